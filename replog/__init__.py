@@ -1,0 +1,1 @@
+"""replog: Kafka's replicated commit log as a Python library."""

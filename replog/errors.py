@@ -1,0 +1,201 @@
+"""Every error that replog raises, by who can do something about it.
+
+`ReplogError` is the root of the expected ones: a caller branches on the type or on `retriable`, never
+on the text. Each carries its facts as attributes (`path`, `position`, `offset`, ...), and its message
+is one sentence: what was expected, what was found, where, and what to do.
+`InvariantViolation` stands outside: it is a bug in replog, and nothing below the runtime catches it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class ReplogError(Exception):
+    """Root of the operating errors. Facts given by keyword become attributes."""
+
+    retriable: ClassVar[bool] = False
+
+    path: str | None = None
+    position: int | None = None
+    offset: int | None = None
+    leader_epoch: int | None = None
+    topic_partition: str | None = None
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        super().__init__(message)
+        self.facts = facts
+        for name, fact in facts.items():
+            setattr(self, name, fact)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), str(self), self.facts))
+
+
+def _rebuild(kind: type[ReplogError], message: str, facts: dict[str, Any]) -> ReplogError:
+    return kind(message, **facts)
+
+
+class StorageError(ReplogError):
+    """The bytes on disk, or the disk itself, are not as they must be."""
+
+
+class CorruptBatchError(StorageError):
+    """A record batch whose bytes contradict its checksum, its header or its place in the log."""
+
+
+class CorruptIndexError(StorageError):
+    """A derived file is damaged. Never leaves the engine: the file is rebuilt from the log."""
+
+
+class CorruptFileError(StorageError):
+    """A side file (checkpoint, snapshot, metadata) cannot be read as its format says."""
+
+
+class NoSpaceError(StorageError):
+    """The file system is full. What was half written is rolled back; appends may be tried again."""
+
+    retriable = True
+
+
+class LogFailedError(StorageError):
+    """An I/O error or a failed sync made the log's state on disk unknown; it takes no more work."""
+
+
+class LogClosedError(StorageError):
+    """The log was closed, or belongs to the process that this one was forked from."""
+
+
+class LogDirectoryLockedError(StorageError):
+    """Another process holds the directory open for writing."""
+
+
+class LogTruncatedError(StorageError):
+    """Bytes that a reader of another process was about to read were cut or deleted meanwhile."""
+
+    retriable = True
+
+
+class UnknownCodecError(StorageError):
+    """A batch names a compression codec that the format does not define."""
+
+
+class DecompressionError(StorageError):
+    """A compressed payload cannot be decoded, or grows past the cap on its output."""
+
+
+class OffsetError(ReplogError):
+    """An offset that does not fit where it was given."""
+
+
+class OffsetOutOfRangeError(OffsetError):
+    """The offset lies outside [log_start_offset, log_end_offset]."""
+
+
+class OutOfOrderOffsetError(OffsetError):
+    """Offsets of an append do not continue the log."""
+
+
+class SegmentFullError(OffsetError):
+    """Never leaves the engine: the log rolls and appends again."""
+
+
+class RecordBatchTooLargeError(OffsetError):
+    """A batch is larger than max_message_bytes, or an append larger than segment_bytes."""
+
+
+class InvalidRecordError(ReplogError):
+    """A batch is whole, but a client may not send it (counts, deltas, control bit, null key)."""
+
+
+class InvalidTimestampError(InvalidRecordError):
+    """A record's timestamp lies outside the range that the topic accepts."""
+
+
+class ProducerError(ReplogError):
+    """The sequence or epoch of an idempotent producer does not continue its state."""
+
+
+class OutOfOrderSequenceError(ProducerError):
+    """A gap or a step back in a producer's sequence numbers."""
+
+
+class InvalidProducerEpochError(ProducerError):
+    """A producer that a newer one with the same id has replaced."""
+
+
+class InvalidTransactionStateError(ProducerError):
+    """Transactional and plain batches mixed inside one open transaction."""
+
+
+class TransactionCoordinatorFencedError(ProducerError):
+    """An end marker from a coordinator that a newer one has replaced."""
+
+
+class FencingError(ReplogError):
+    """An epoch in the request is not the current one."""
+
+
+class FencedLeaderEpochError(FencingError):
+    """The request carries an older leader epoch than this replica's."""
+
+
+class UnknownLeaderEpochError(FencingError):
+    """The request carries a newer leader epoch than this replica has heard of."""
+
+    retriable = True
+
+
+class NotLeaderError(FencingError):
+    """This replica does not lead the partition."""
+
+    retriable = True
+
+
+class StaleBrokerEpochError(FencingError):
+    """The broker has registered again since the request was made."""
+
+
+class InvalidPartitionEpochError(FencingError):
+    """The partition has changed since the request was made."""
+
+
+class ReplicationError(ReplogError):
+    """The replicas cannot give the durability that was asked for."""
+
+
+class NotEnoughReplicasError(ReplicationError):
+    """The in-sync set is smaller than min_insync_replicas; nothing was written."""
+
+    retriable = True
+
+
+class NotEnoughReplicasAfterAppendError(ReplicationError):
+    """The in-sync set shrank below min_insync_replicas after the append."""
+
+    retriable = True
+
+
+class IneligibleReplicaError(ReplicationError):
+    """A replica that may not join the in-sync set."""
+
+
+class RequestTimedOutError(ReplicationError):
+    """The answer did not come in time; the record may still be committed."""
+
+    retriable = True
+
+
+class UsageError(ReplogError, ValueError):
+    """A bad option, a closed handle, a wrong thread: the caller's mistake."""
+
+
+class InvariantViolation(Exception):  # noqa: N818 - the design's name for it
+    """A bug in replog: two facts that must agree do not."""
+
+
+def invariant(condition: bool, claim: str, **facts: Any) -> None:
+    """Raise InvariantViolation unless `condition` holds; stays on under `python -O`."""
+    if not condition:
+        detail = ", ".join(f"{name}={fact!r}" for name, fact in facts.items())
+        raise InvariantViolation(f"expected {claim}; found {detail}. This is a bug in replog.")

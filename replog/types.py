@@ -1,0 +1,89 @@
+"""Frozen values that every layer shares: names of partitions, codecs, offsets with their epochs."""
+
+from __future__ import annotations
+
+import enum
+import re
+from typing import NamedTuple
+
+from replog.errors import UsageError
+
+UNKNOWN_OFFSET = -1
+NO_TIMESTAMP = -1
+NO_PRODUCER_ID = -1
+NO_LEADER_EPOCH = -1
+
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+
+
+class Codec(enum.IntEnum):
+    """Compression of a batch: bits 0-2 of its attributes."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+class TimestampType(enum.IntEnum):
+    """Who set a record's timestamp: bit 3 of the batch's attributes."""
+
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+
+class Isolation(enum.Enum):
+    """How far a read may go."""
+
+    LOG_END = "log_end"
+    HIGH_WATERMARK = "read_uncommitted"
+    TXN_COMMITTED = "read_committed"
+
+
+class TopicPartition(NamedTuple):
+    """A partition's name; its directory is `topic-partition`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, directory_name: str) -> TopicPartition:
+        """Split a directory name at its last '-'. Raises UsageError if it is not TOPIC-N."""
+        topic, dash, number = directory_name.rpartition("-")
+        if not dash or not number.isdecimal() or not _TOPIC.match(topic) or topic in {".", ".."}:
+            raise UsageError(
+                f"expected a partition directory named TOPIC-N (1 to 249 of a-z A-Z 0-9 . _ - "
+                f"and a number), found {directory_name!r}; rename it or give another path"
+            )
+        return cls(topic, int(number))
+
+
+class EpochEndOffset(NamedTuple):
+    """The largest leader epoch <= the one asked for, and its exclusive end; (-1, -1) if unknown."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class TimestampedOffset(NamedTuple):
+    """The first record at or after a timestamp."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class Record(NamedTuple):
+    """One record as a consumer sees it; `timestamp` in ms since the epoch, -1 for none."""
+
+    offset: int
+    timestamp: int
+    timestamp_type: int
+    leader_epoch: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
