@@ -33,7 +33,7 @@ cdef struct BatchHeader:
     int16_t producer_epoch
     int8_t magic
     int8_t control_type        # of the first record of a control batch; -1 otherwise
-    int16_t reserved
+    int16_t outcome            # BATCH_OK, or why a lenient walk would have stopped here
     int32_t coordinator_epoch  # of an end-of-transaction marker; -1 otherwise
 
 cdef int64_t load_int64(const uint8_t* at) noexcept nogil
@@ -56,3 +56,27 @@ cdef int64_t read_varint(
 cdef bint crc_matches(const uint8_t* bytes, const BatchHeader* header) noexcept nogil
 cdef int32_t last_sequence(const BatchHeader* header) noexcept nogil
 cdef str describe(int outcome)
+
+# What a walk over the records of one batch found.
+cdef struct RecordsSummary:
+    int64_t min_timestamp      # over records that have one; INT64_MAX if none has
+    int64_t max_timestamp      # over all records; -1 if none has one
+    int64_t max_timestamp_delta  # offset delta of the first record with max_timestamp
+    int32_t null_keys
+    bint consecutive           # offset deltas are exactly 0, 1, 2, ...
+
+# Walk `count` plain (decompressed) records at bytes[0:length]; every length is checked.
+cdef int walk_records(
+    const uint8_t* bytes, int64_t length, int32_t count, int64_t base_timestamp,
+    int32_t last_offset_delta, RecordsSummary* summary
+) noexcept nogil
+
+# Walk the batches of bytes[0:length], writing at most `limit` headers. Stops before the first batch
+# that is partial, damaged or breaks the chain (base offsets grow, epochs do not fall); `lenient`
+# only stops where the next batch cannot be found. *end is the place behind the last one written.
+# previous_last / previous_epoch: of the batch before, -1 for none.
+cdef int scan_batches(
+    const uint8_t* bytes, int64_t length, int64_t position, bint check_crc, bint lenient,
+    int64_t previous_last, int32_t previous_epoch,
+    BatchHeader* headers, int64_t limit, int64_t* count, int64_t* end
+) noexcept nogil

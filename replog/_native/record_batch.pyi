@@ -1,0 +1,25 @@
+from typing_extensions import Buffer
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+HEADER_DTYPE: np.dtype[np.void]
+
+class Scan:
+    headers: npt.NDArray[Any]
+    end: int
+    outcome: int
+    problem: str | None
+    def __init__(self, headers: npt.NDArray[Any], end: int, outcome: int) -> None: ...
+
+def scan(
+    buffer: Buffer,
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    check_crc: bool = True,
+    position: int = 0,
+    limit: int = 1_000_000,
+    lenient: bool = False,
+) -> Scan: ...
