@@ -1,27 +1,146 @@
-"""Builds the native modules; everything else is in pyproject.toml."""
+"""Builds the native modules; everything else is in pyproject.toml.
+
+Every `replog/_native/NAME.pyx` becomes the extension `replog._native.NAME`, linked with the
+`replog/_native/c/*.c` whose name starts with NAME. What Cython writes stays under `build/`.
+
+Environment:
+    REPLOG_WERROR=1     compiler warnings are errors (CI)
+    REPLOG_DEBUG=1      bounds checks everywhere, no optimisation, debug symbols
+    REPLOG_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer (`make asan`)
+"""
 
 import os
+import re
+import shlex
+import shutil
+import sys
+import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
 
 NATIVE = Path("replog/_native")
-WERROR = ["-Werror"] if os.environ.get("REPLOG_WERROR") else []
+DEBUG = os.environ.get("REPLOG_DEBUG") == "1"
+SANITIZE = os.environ.get("REPLOG_SANITIZE") == "1"
+VARIANT = "debug" if DEBUG else "sanitize" if SANITIZE else "release"
+JOBS = int(os.environ.get("REPLOG_BUILD_JOBS", "0")) or os.cpu_count() or 1
 
-extensions = [
-    Extension(
-        f"replog._native.{source.stem}",
-        [str(source), *map(str, sorted(NATIVE.glob(f"c/{source.stem}*.c")))],
-        include_dirs=[str(NATIVE)],
-        extra_compile_args=["-O3", "-Wall", "-Wextra", *WERROR],
-    )
-    for source in sorted(NATIVE.glob("*.pyx"))
+WARNINGS = ["-Wall", "-Wextra", "-Wsign-compare"]
+# Our own C is held to more than what Cython generates can pass.
+HAND_WRITTEN_WARNINGS = ["-Wconversion", "-Wshadow", "-Wstrict-prototypes"]
+# Each of these is about Cython's generated text, which we cannot change.
+GENERATED_EXCEPTIONS = [
+    "-Wno-unused-parameter",  # `self` of static methods, METH_NOARGS' second argument
+    "-Wno-missing-field-initializers",  # PyTypeObject and PyMethodDef tables
+    "-Wno-cast-function-type",  # METH_FASTCALL entries cast to PyCFunction, as CPython asks
 ]
+
+
+def c_sources_of() -> dict[str, list[str]]:
+    """Each C file belongs to the module with the longest name that its own name starts with."""
+    modules = sorted((source.stem for source in NATIVE.glob("*.pyx")), key=len, reverse=True)
+    owned: dict[str, list[str]] = {}
+    for c_file in sorted(NATIVE.glob("c/*.c")):
+        owner = next((name for name in modules if c_file.stem.startswith(name)), None)
+        if owner is None:
+            raise SystemExit(
+                f"replog: expected {c_file} to be named after a module of {NATIVE}/, found none; "
+                f"rename it to MODULE.c or MODULE_purpose.c"
+            )
+        owned.setdefault(owner, []).append(str(c_file))
+    return owned
+
+
+def pyx_sources() -> list[Path]:
+    """The modules to compile; in a debug build, copies with every bounds check on."""
+    sources = sorted(NATIVE.glob("*.pyx"))
+    if not DEBUG:
+        return sources
+    copies = []
+    for source in [*sources, *sorted(NATIVE.glob("*.pxd"))]:
+        text = re.sub(r"\bboundscheck(\(|=)False", r"boundscheck\1True", source.read_text())
+        copy = Path("build/debug-source") / source
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if not copy.exists() or copy.read_text() != text:
+            copy.write_text(text)
+        if copy.suffix == ".pyx":
+            copies.append(copy)
+    for package in ("replog", "replog/_native"):
+        (Path("build/debug-source") / package / "__init__.py").touch()
+    return copies
+
+
+def extensions() -> list[Extension]:
+    arguments = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O3"]
+    link_arguments = []
+    if SANITIZE:
+        sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        arguments = ["-O1", "-g", "-fno-omit-frame-pointer", *sanitizers]
+        link_arguments = sanitizers
+    if os.environ.get("REPLOG_WERROR") == "1":
+        arguments.append("-Werror")
+    c_sources = c_sources_of()
+    return [
+        Extension(
+            f"replog._native.{source.stem}",
+            [str(source), *c_sources.get(source.stem, [])],
+            include_dirs=[str(NATIVE)],
+            depends=[str(header) for header in sorted(NATIVE.glob("c/*.h"))],
+            extra_compile_args=[*WARNINGS, *arguments],
+            extra_link_args=link_arguments,
+        )
+        for source in pyx_sources()
+    ]
+
+
+class BuildNative(build_ext):
+    """build_ext with warnings by kind of source, and a sentence where a tool is missing."""
+
+    def build_extensions(self) -> None:
+        refuse_without_compiler(self.compiler.compiler[0])
+        compile_one = self.compiler._compile  # the only hook distutils has for one source
+
+        def compile_by_kind(
+            target: str, source: str, extension: str, cc: list[str], extra: list[str], pp: list[str]
+        ) -> None:
+            hand_written = Path(source).parent.name == "c"
+            flags = HAND_WRITTEN_WARNINGS if hand_written else GENERATED_EXCEPTIONS
+            compile_one(target, source, extension, cc, [*extra, *flags], pp)
+
+        self.compiler._compile = compile_by_kind
+        super().build_extensions()
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or JOBS
+        if VARIANT != "release":
+            self.build_temp = f"{self.build_temp}-{VARIANT}"
+
+
+def refuse_without_compiler(compiler: str) -> None:
+    """One sentence instead of a page of compiler output."""
+    header = Path(sysconfig.get_path("include")) / "Python.h"
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    if shutil.which(shlex.split(compiler)[0]) is None:
+        raise SystemExit(
+            f"replog: expected a C compiler to build the native modules, found no {compiler!r} on "
+            f"PATH; install one (Debian: apt-get install gcc python3-dev)"
+        )
+    if not header.exists():
+        raise SystemExit(
+            f"replog: expected the headers of Python {version}, found no {header}; install them "
+            f"(Debian: apt-get install python3-dev)"
+        )
+
+
 setup(
     ext_modules=cythonize(
-        extensions,
-        build_dir="build/cython",
+        extensions(),
+        build_dir=f"build/cython-{VARIANT}",
         compiler_directives={"language_level": 3, "embedsignature": True},
-    )
+        nthreads=JOBS if len(list(NATIVE.glob("*.pyx"))) > 1 else 0,
+    ),
+    cmdclass={"build_ext": BuildNative},
 )

@@ -1,0 +1,79 @@
+# The one entry. On a fresh machine `make quickstart` and `make test` need nothing done before them.
+PYTHON ?= python3
+export PYTHON
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+MYPY_PATHS := replog spark_integration pyspark_replog
+
+.PHONY: help quickstart test test-quick test-fixtures test-interpreters judge asan fuzz crash lint \
+	format check bench bench-quick build environment environment-run annotate dist clean
+
+help: ## what each target does
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
+
+quickstart: environment-run ## the main job: three replicas, a failover, a million records, Spark
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@$(BIN)/replog quickstart $(if $(INPUT),--input $(INPUT))
+
+test: build ## every test (under 12 minutes on two cores)
+	$(PYTEST) tests -m "not java" --durations=15
+	REPLOG_BENCH_TINY=1 $(PYTEST) bench -q --benchmark-disable
+
+test-quick: build ## the tests that take less than a few seconds each
+	$(PYTEST) tests -q -m "not slow and not spark and not java"
+
+test-fixtures: build ## directories that Kafka wrote: REPLOG_FIXTURES=DIR, by default tests/golden
+	$(PYTEST) tests/fixtures -q
+
+test-interpreters: ## the wheel on each CPython 3.11 to 3.14 that is present
+	scripts/interpreters
+
+judge: build ## Kafka's own tools and a broker read what replog wrote (Java 17, Maven)
+	$(PYTEST) tests/judge -q -m java
+
+asan: build ## native tests under the address and undefined-behaviour sanitizers
+	scripts/asan $(TESTS)
+
+fuzz: build ## a short run of each fuzz target: SECONDS_EACH=30
+	scripts/fuzz $(or $(SECONDS_EACH),30)
+
+crash: build ## every crash state that the enumerator finds, not only CI's share
+	REPLOG_CRASH_STATES=all $(PYTEST) tests/crash -q
+
+lint: build ## ruff, mypy --strict, stubtest, cython-lint, import-linter, codespell, the tidy test
+	scripts/lint
+
+format: environment ## let ruff put the layout right
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+check: test judge asan fuzz lint ## what CI runs, nothing more
+
+bench: build ## every benchmark at full size
+	@mkdir -p bench/results
+	$(PYTEST) bench -q --benchmark-json=bench/results/latest.json
+
+bench-quick: build ## every bar of the issues, under 10 minutes
+	@mkdir -p bench/results
+	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --benchmark-json=bench/results/latest.json
+
+environment: ## .venv with everything for development
+	@scripts/environment dev
+
+environment-run:
+	@scripts/environment run
+
+build: environment ## the native modules, in place
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+
+annotate: environment ## build/annotate/*.html: which lines of a .pyx are C
+	@mkdir -p build/annotate && cp replog/_native/*.pyx build/annotate/
+	$(BIN)/cython --annotate --3str -I . build/annotate/*.pyx
+
+dist: environment ## sdist and wheel in dist/
+	$(BIN)/python -m build
+
+clean: ## everything that was built; .venv stays
+	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache
+	find replog -name '*.so' -delete
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
