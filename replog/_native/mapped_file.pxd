@@ -9,21 +9,21 @@ cdef extern from "sys/uio.h" nogil:
 
 cdef extern from "c/system_calls.h" nogil:
     ctypedef struct replog_system_calls:
-        int (*open)(const char* path, int flags, int mode)
-        int (*close)(int fd)
-        ssize_t (*pwritev)(int fd, const iovec* parts, int part_count, int64_t position)
-        ssize_t (*pread)(int fd, void* into, size_t length, int64_t position)
-        void* (*mmap)(int fd, size_t length)
-        int (*munmap)(void* address, size_t length)
-        int (*fstat)(int fd, int64_t* size_bytes, int64_t* modified_ms)
-        int (*fdatasync)(int fd)
-        int (*ftruncate)(int fd, int64_t size_bytes)
-        int (*mkdir)(const char* path, int mode)
-        int (*rename)(const char* source, const char* to)
-        int (*unlink)(const char* path)
-        int (*rmdir)(const char* path)
-        int (*flock)(int fd, int operation)
-        int (*fsync_dir)(const char* path)
+        int (*open)(const char* path, int flags, int mode) noexcept nogil
+        int (*close)(int fd) noexcept nogil
+        ssize_t (*pwritev)(int fd, const iovec* parts, int part_count, int64_t position) noexcept nogil
+        ssize_t (*pread)(int fd, void* into, size_t length, int64_t position) noexcept nogil
+        void* (*mmap)(int fd, size_t length) noexcept nogil
+        int (*munmap)(void* address, size_t length) noexcept nogil
+        int (*fstat)(int fd, int64_t* size_bytes, int64_t* modified_ms) noexcept nogil
+        int (*fdatasync)(int fd) noexcept nogil
+        int (*ftruncate)(int fd, int64_t size_bytes) noexcept nogil
+        int (*mkdir)(const char* path, int mode) noexcept nogil
+        int (*rename)(const char* source, const char* to) noexcept nogil
+        int (*unlink)(const char* path) noexcept nogil
+        int (*rmdir)(const char* path) noexcept nogil
+        int (*flock)(int fd, int operation) noexcept nogil
+        int (*fsync_dir)(const char* path) noexcept nogil
     const replog_system_calls replog_real_system_calls
 
 # The table in use. Tests put another one here, before any file is open.
@@ -46,6 +46,10 @@ cdef class MappedFile:
     cdef Mapping mapping               # current one, None until first use; may reach past size_bytes
     cdef int64_t pin_count             # views alive
     cdef int64_t pinned_end            # largest end of any view since pin_count was last 0
+    cdef int fork_generation           # of the process that opened it; another one may not use it
+    cdef int slot                      # place in the table of open descriptors, -1 while closed
+    cdef bint recently_used            # spares it from the next sweep of the table
+    cdef readonly bint closed
 
     # Write parts at size_bytes, then move size_bytes. Releases the GIL. A short write goes on; ENOSPC,
     # EDQUOT or EFBIG cut the file back to size_bytes and raise NoSpaceError; anything else makes the
@@ -54,12 +58,22 @@ cdef class MappedFile:
     # Address of byte 0, with at least `capacity` bytes mapped (capacity may pass the end of the file).
     cdef const uint8_t* map(self, int64_t capacity) except NULL
     # fdatasync; a failure is sticky and raises LogFailedError. Releases the GIL.
-    cdef int flush(self) except -1
+    cpdef int flush(self) except -1
     # Cut to size_bytes. The caller has made sure that no view reaches past it (pinned_past).
-    cdef int truncate(self, int64_t size_bytes) except -1
-    cdef bint pinned_past(self, int64_t position) noexcept
-    cdef FileView view(self, int64_t position, int64_t length_bytes)
-    cdef int close(self) except -1
+    cpdef int truncate(self, int64_t size_bytes) except -1
+    cpdef bint pinned_past(self, int64_t position) noexcept
+    # Pin [position, position + length_bytes), which must lie below size_bytes.
+    cpdef FileView view(self, int64_t position, int64_t length_bytes)
+    # Move the file to another path of its file system; durable after fsync_dir.
+    cpdef int rename_to(self, str path) except -1
+    # Give the descriptor back. Views stay valid; any other use raises LogClosedError.
+    cpdef int close(self) except -1
+    cdef int prepare(self) except -1
+    cdef int refuse(self) except -1
+    cdef int open_descriptor(self, int flags) except -1
+    cdef int reopen(self) except -1
+    cdef int fail(self, int cause, str action) except -1
+    cdef int roll_back(self, int cause, int64_t length_bytes) except -1
 
 cdef class FileView:
     # A pinned range of a mapped file with the buffer protocol (read-only, C-contiguous bytes).
