@@ -82,7 +82,7 @@ def test_all_ways_agree_on_large_buffers(way: str) -> None:
 def test_a_checksum_can_be_continued_at_any_cut(way: str) -> None:
     content = noise(9000)
     whole = crc32c.checksum(content)
-    for cut in [*range(0, 300), 1007, 1008, 4096, 8192, 8999, 9000]:
+    for cut in [*range(300), 1007, 1008, 4096, 8192, 8999, 9000]:
         assert crc32c.checksum(content[cut:], crc32c.checksum(content[:cut])) == whole
 
 
