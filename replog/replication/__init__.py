@@ -1,0 +1,1 @@
+"""The replication protocol of one partition as pure code: an event and the time in, effects out."""

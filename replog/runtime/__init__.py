@@ -1,0 +1,1 @@
+"""The shell around the pure core: clocks, transports, and the carrying out of effects."""

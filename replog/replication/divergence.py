@@ -1,0 +1,71 @@
+"""Where two logs part: found by (epoch, end offset) on both sides, never by the high watermark.
+
+The leader checks a follower's claim on each fetch (facts 7.2 step 6); the follower turns the
+leader's answer into an offset to truncate to (facts 8.3). A high watermark may lag behind what was
+committed (KIP-101) and epochs may be missing on either side (KIP-279); these rules survive both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from replog.errors import invariant
+from replog.messages import ErrorCode
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset
+
+if TYPE_CHECKING:
+    from replog.replication.log_view import LogView
+
+UNDEFINED = EpochEndOffset(NO_LEADER_EPOCH, UNKNOWN_OFFSET)
+
+
+class Truncation(NamedTuple):
+    """Keep offsets `< offset`; unless `complete`, ask again with the epoch that is then latest."""
+
+    offset: int
+    complete: bool
+
+
+def check_claim(
+    log: LogView, fetch_offset: int, last_fetched_epoch: int
+) -> EpochEndOffset | ErrorCode | None:
+    """Whether a log of [.., fetch_offset) that ends in `last_fetched_epoch` is a prefix of ours.
+
+    None if it is; else the diverging epoch with its end offset here, or OFFSET_OUT_OF_RANGE.
+    """
+    if fetch_offset < log.log_start_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    if last_fetched_epoch != NO_LEADER_EPOCH:
+        ours = log.end_offset_for_epoch(last_fetched_epoch)
+        if ours.end_offset == UNKNOWN_OFFSET:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        if ours.leader_epoch < last_fetched_epoch or ours.end_offset < fetch_offset:
+            return ours
+    if fetch_offset > log.log_end_offset:
+        return ErrorCode.OFFSET_OUT_OF_RANGE
+    return None
+
+
+def truncation_for(log: LogView, leader: EpochEndOffset, fetch_offset: int) -> Truncation:
+    """Where a follower cuts its log, told that `leader.leader_epoch` ends at the leader as it does.
+
+    The five cases of facts 8.3, in order. The result is never above the follower's log end offset.
+    """
+    log_end_offset = log.log_end_offset
+    if leader.end_offset == UNKNOWN_OFFSET:
+        return Truncation(min(fetch_offset, log_end_offset), complete=True)
+    if leader.leader_epoch == NO_LEADER_EPOCH:
+        return Truncation(min(leader.end_offset, log_end_offset), complete=True)
+    ours = log.end_offset_for_epoch(leader.leader_epoch)
+    if ours.end_offset == UNKNOWN_OFFSET:
+        return Truncation(min(leader.end_offset, log_end_offset), complete=True)
+    invariant(
+        ours.leader_epoch <= leader.leader_epoch,
+        "the largest epoch <= the one asked for",
+        asked=leader.leader_epoch,
+        found=ours.leader_epoch,
+    )
+    if ours.leader_epoch == leader.leader_epoch:
+        offset = min(ours.end_offset, leader.end_offset, log_end_offset)
+        return Truncation(offset, complete=True)
+    return Truncation(min(ours.end_offset, log_end_offset), complete=False)

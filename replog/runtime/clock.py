@@ -1,0 +1,42 @@
+"""Where time comes from: asked once at the edge, handed down as an argument from there."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Milliseconds that never go back (for deadlines), and those of the calendar (for records)."""
+
+    def monotonic_ms(self) -> int:
+        """For deadlines and durations; its zero means nothing."""
+
+    def wall_ms(self) -> int:
+        """Since 1970-01-01 UTC; may jump."""
+
+
+class SystemClock:
+    """The machine's clocks."""
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class ManualClock:
+    """A clock that stands until it is told to move; both its readings are one."""
+
+    def __init__(self, now_ms: int = 0) -> None:
+        self.now_ms = now_ms
+
+    def advance(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+
+    def monotonic_ms(self) -> int:
+        return self.now_ms
+
+    def wall_ms(self) -> int:
+        return self.now_ms
