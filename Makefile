@@ -3,7 +3,6 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
-MYPY_PATHS := replog spark_integration pyspark_replog
 
 .PHONY: help quickstart test test-quick test-fixtures test-interpreters judge asan fuzz crash lint \
 	format check bench bench-quick build environment environment-run annotate dist clean
@@ -17,7 +16,7 @@ quickstart: environment-run ## the main job: three replicas, a failover, a milli
 
 test: build ## every test (under 12 minutes on two cores)
 	$(PYTEST) tests -m "not java" --durations=15
-	REPLOG_BENCH_TINY=1 $(PYTEST) bench -q --benchmark-disable
+	$(if $(wildcard bench/bench_*.py),REPLOG_BENCH_TINY=1 $(PYTEST) bench -q --benchmark-disable)
 
 test-quick: build ## the tests that take less than a few seconds each
 	$(PYTEST) tests -q -m "not slow and not spark and not java"

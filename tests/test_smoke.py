@@ -1,4 +1,4 @@
-"""The least that an installed replog must do: these tests run from a wheel in a bare environment."""
+"""The least that an installed replog must do; also run from the wheel in a bare environment."""
 
 import importlib
 import importlib.resources
