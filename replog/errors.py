@@ -1,9 +1,10 @@
 """Every error that replog raises, by who can do something about it.
 
-`ReplogError` is the root of the expected ones: a caller branches on the type or on `retriable`, never
-on the text. Each carries its facts as attributes (`path`, `position`, `offset`, ...), and its message
-is one sentence: what was expected, what was found, where, and what to do.
-`InvariantViolation` stands outside: it is a bug in replog, and nothing below the runtime catches it.
+`ReplogError` is the root of the expected ones: a caller branches on the type or on `retriable`,
+never on the text. Each carries its facts as attributes (`path`, `position`, `offset`, ...), and its
+message is one sentence: what was expected, what was found, where, and what to do.
+`InvariantViolation` stands outside: it is a bug in replog, and nothing below the runtime catches
+it.
 """
 
 from __future__ import annotations

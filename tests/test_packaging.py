@@ -1,5 +1,5 @@
-"""What we hand out: the sdist builds, the wheel works where there is no compiler, and the build says
-in one sentence what it misses."""
+"""What we hand out: the sdist builds, the wheel works where there is no compiler, and the build
+says in one sentence what it misses."""
 
 import os
 import re

@@ -1,16 +1,18 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""Compressed payloads of record batches: gzip, snappy, lz4 and zstd in the framings of Kafka's clients.
+"""Compressed payloads of record batches: gzip, snappy, lz4 and zstd in the framings of Kafka's
+clients.
 
     1 gzip    RFC 1952 members
-    2 snappy  xerial stream: 82 S N A P P Y 00, version, compatible version, then (length, raw block)*;
-              some clients write one raw block with no frame, which is read too
+    2 snappy  xerial stream: 82 S N A P P Y 00, version, compatible version, then (length,
+              raw block)*; some clients write one raw block with no frame, which is read too
     3 lz4     04 22 4d 18 60 40 82, independent blocks of 64 KiB as (length, block)*, 00 00 00 00
     4 zstd    plain frames
 
-The codecs themselves are pyarrow's and the standard library's, called once per batch or block without
-the GIL. What is read is not trusted: no size that the payload declares is allocated before it was held
-against the cap and against the most that its bytes can expand to, and output stops at the cap.
+The codecs themselves are pyarrow's and the standard library's, called once per batch or block
+without the GIL. What is read is not trusted: no size that the payload declares is allocated before
+it was held against the cap and against the most that its bytes can expand to, and output stops at
+the cap.
 """
 
 import threading
@@ -63,7 +65,8 @@ cdef object codec_of(str name, object level):
 cdef str name_of(int codec):
     if codec < 0 or codec >= len(CODEC_NAMES):
         raise UnknownCodecError(
-            f"expected a compression codec from 0 to 4 (none, gzip, snappy, lz4, zstd), found {codec}; "
+            "expected a compression codec from 0 to 4 (none, gzip, snappy, lz4, zstd), found "
+            f"{codec}; "
             f"the batch is damaged or of a format that replog does not know",
             codec=codec,
         )
@@ -83,7 +86,8 @@ cdef object checked_level(int codec, object level):
         )
     if level < lowest or level > highest or (codec == GZIP and level == 0):
         raise UsageError(
-            f"expected a {name} level from {lowest} to {highest}{', not 0' if codec == GZIP else ''}, "
+            f"expected a {name} level from {lowest} to "
+            f"{highest}{', not 0' if codec == GZIP else ''}, "
             f"found {level}"
         )
     return min(level, LZ4_LEVEL_MAX) if codec == LZ4 else level
@@ -92,8 +96,9 @@ cdef object checked_level(int codec, object level):
 def compress(codec: int, payload, level: int | None = None):
     """`payload` in the framing of `codec` (0 to 4), as a bytes-like object.
 
-    `level` None is Kafka's default: gzip -1 (of 1..9), zstd 3 (of -131072..22), and lz4's fast search,
-    which Kafka calls 9 (of 1..17). UnknownCodecError for another codec, UsageError for another level.
+    `level` None is Kafka's default: gzip -1 (of 1..9), zstd 3 (of -131072..22), and lz4's fast
+    search, which Kafka calls 9 (of 1..17). UnknownCodecError for another codec, UsageError for
+    another level.
     """
     cdef int number = codec
     name_of(number)
@@ -143,9 +148,9 @@ cdef object compress_lz4(object payload, object level):
 def decompress(codec: int, payload, output_bytes_max: int):
     """The records of a payload in the framing of `codec` (0 to 4), as a bytes-like object.
 
-    DecompressionError if the payload is cut or garbled, has bytes behind its end, or holds more than
-    `output_bytes_max` bytes; UnknownCodecError for another codec. Memory stays in proportion to what
-    really comes out, at most twice `output_bytes_max`, whatever sizes the payload declares.
+    DecompressionError if the payload is cut or garbled, has bytes behind its end, or holds more
+    than `output_bytes_max` bytes; UnknownCodecError for another codec. Memory stays in proportion
+    to what really comes out, at most twice `output_bytes_max`, whatever sizes the payload declares.
     """
     cdef int number = codec
     cdef int64_t cap = min(output_bytes_max, CAP_MAX)
@@ -168,7 +173,8 @@ def decompress(codec: int, payload, output_bytes_max: int):
 
 cdef object broken(str name, object found):
     return DecompressionError(
-        f"expected a whole {name} payload, found {found}; the batch is damaged, or its producer wrote "
+        f"expected a whole {name} payload, found {found}; the batch is damaged, or its producer "
+        "wrote "
         f"another format than its codec bits say",
         codec=CODEC_NAMES.index(name),
     )
@@ -176,7 +182,8 @@ cdef object broken(str name, object found):
 
 cdef object too_large(str name, int64_t cap):
     return DecompressionError(
-        f"expected a {name} payload of at most {cap} bytes of records, found more; raise the cap on "
+        f"expected a {name} payload of at most {cap} bytes of records, found more; raise the cap "
+        "on "
         f"decompressed bytes if the batch is to be trusted",
         codec=CODEC_NAMES.index(name),
         output_bytes_max=cap,
@@ -205,8 +212,11 @@ cdef object decompress_gzip(object view, int64_t cap):
 cdef object decompress_stream(str name, object view, int64_t cap):
     # lz4 and zstd. The first read is in proportion to the input, so that most batches take one.
     cdef list parts = []
-    cdef int64_t room = cap + 1    # one more than allowed tells a full payload from one beyond the cap
-    cdef int64_t wanted = max(<int64_t>FIRST_READ_BYTES, min(8 * <int64_t>len(view), READ_BYTES_MAX))
+    # One more than allowed tells a full payload from one beyond the cap.
+    cdef int64_t room = cap + 1
+    cdef int64_t wanted = max(
+        <int64_t>FIRST_READ_BYTES, min(8 * <int64_t>len(view), READ_BYTES_MAX)
+    )
     cdef int64_t got
     try:
         stream = pa.CompressedInputStream(pa.BufferReader(view), name)
@@ -228,7 +238,8 @@ cdef object decompress_stream(str name, object view, int64_t cap):
 
 
 cdef int64_t snappy_length(const uint8_t[::1] block, int64_t start, int64_t stop) except -2:
-    # The uncompressed length that a raw snappy block opens with: a varint of at most 32 bits, or -1.
+    # The uncompressed length that a raw snappy block opens with: a varint of at most 32 bits, or
+    # -1.
     cdef uint32_t shift = 0
     cdef int64_t length = 0
     cdef int64_t at = start
@@ -254,7 +265,9 @@ cdef object snappy_block(
     try:
         return codec.decompress(view[start:stop], decompressed_size=length)
     except (OSError, ValueError, MemoryError, pa.ArrowException) as error:
-        raise broken("snappy", f"a block at byte {start} that the codec refuses ({error})") from error
+        raise broken(
+            "snappy", f"a block at byte {start} that the codec refuses ({error})"
+        ) from error
 
 
 cdef object decompress_snappy(object view, int64_t cap):
@@ -292,8 +305,8 @@ cdef object decompress_snappy(object view, int64_t cap):
 def refused_by_java(codec: int, payload) -> str | None:
     """Why Kafka's Java clients would refuse this payload that replog reads, or None.
 
-    They read LZ4 frames with independent blocks only, and no dictionaries. Looks at the frame header;
-    whether the rest is whole is decompress()'s to say.
+    They read LZ4 frames with independent blocks only, and no dictionaries. Looks at the frame
+    header; whether the rest is whole is decompress()'s to say.
     """
     if codec != LZ4:
         return None

@@ -2,9 +2,9 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """CRC-32C (Castagnoli), the checksum of every record batch.
 
-Three ways give the same number: AVX-512 carry-less multiplication, the SSE4.2 crc32 instruction over
-three streams, and portable tables. The best one that the processor has is chosen when this module is
-first imported. Check value: the checksum of b"123456789" is 0xE3069283.
+Three ways give the same number: AVX-512 carry-less multiplication, the SSE4.2 crc32 instruction
+over three streams, and portable tables. The best one that the processor has is chosen when this
+module is first imported. Check value: the checksum of b"123456789" is 0xE3069283.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer

@@ -11,7 +11,9 @@ cdef extern from "c/system_calls.h" nogil:
     ctypedef struct replog_system_calls:
         int (*open)(const char* path, int flags, int mode) noexcept nogil
         int (*close)(int fd) noexcept nogil
-        ssize_t (*pwritev)(int fd, const iovec* parts, int part_count, int64_t position) noexcept nogil
+        ssize_t (*pwritev)(
+            int fd, const iovec* parts, int part_count, int64_t position
+        ) noexcept nogil
         ssize_t (*pread)(int fd, void* into, size_t length, int64_t position) noexcept nogil
         void* (*mmap)(int fd, size_t length) noexcept nogil
         int (*munmap)(void* address, size_t length) noexcept nogil
@@ -41,9 +43,9 @@ cdef class MappedFile:
     cdef int busy                      # calls that use fd without the GIL; never evicted meanwhile
     cdef readonly bint writable
     cdef readonly bint failed          # an I/O error or failed sync: sticky
-    cdef readonly int64_t size_bytes   # bytes that are whole; what append() has not finished is beyond
+    cdef readonly int64_t size_bytes   # whole bytes; what append() has not finished is beyond
     cdef readonly int64_t modified_ms  # mtime when it was opened
-    cdef Mapping mapping               # current one, None until first use; may reach past size_bytes
+    cdef Mapping mapping               # None until first use; may reach past size_bytes
     cdef int64_t pin_count             # views alive
     cdef int64_t pinned_end            # largest end of any view since pin_count was last 0
     cdef int fork_generation           # of the process that opened it; another one may not use it
@@ -51,11 +53,12 @@ cdef class MappedFile:
     cdef bint recently_used            # spares it from the next sweep of the table
     cdef readonly bint closed
 
-    # Write parts at size_bytes, then move size_bytes. Releases the GIL. A short write goes on; ENOSPC,
-    # EDQUOT or EFBIG cut the file back to size_bytes and raise NoSpaceError; anything else makes the
-    # file failed (sticky) and raises LogFailedError. Not durable until flush().
+    # Write parts at size_bytes, then move size_bytes. Releases the GIL. A short write goes on;
+    # ENOSPC, EDQUOT or EFBIG cut the file back to size_bytes and raise NoSpaceError; anything else
+    # makes the file failed (sticky) and raises LogFailedError. Not durable until flush().
     cdef int append(self, iovec* parts, int part_count, int64_t length_bytes) except -1
-    # Address of byte 0, with at least `capacity` bytes mapped (capacity may pass the end of the file).
+    # Address of byte 0, with at least `capacity` bytes mapped (capacity may pass the end of the
+    # file).
     cdef const uint8_t* map(self, int64_t capacity) except NULL
     # fdatasync; a failure is sticky and raises LogFailedError. Releases the GIL.
     cpdef int flush(self) except -1

@@ -3,16 +3,17 @@
 """Files of the engine: written by pwritev, read through a read-only mapping.
 
 Nothing else of replog opens, writes, maps, syncs, resizes, renames or unlinks a file, and all of it
-goes through the table `system_calls`. A store into a mapping would kill the process when the disk is
-full; a write returns an error instead, so mappings are only read.
+goes through the table `system_calls`. A store into a mapping would kill the process when the disk
+is full; a write returns an error instead, so mappings are only read.
 
-Descriptors are bounded: at most DESCRIPTORS_MAX files are open at a time, the least used one is closed
-for the next and opened again on its next use. A mapping outlives its descriptor.
+Descriptors are bounded: at most DESCRIPTORS_MAX files are open at a time, the least used one is
+closed for the next and opened again on its next use. A mapping outlives its descriptor.
 
 A file belongs to the process that opened it. In a child of fork() each use raises LogClosedError.
 
-After a crash: what flush() returned for is there; what append() wrote later may be there in part, in
-any order of pages. A new, renamed or removed name is durable only after fsync_dir of its directory.
+After a crash: what flush() returned for is there; what append() wrote later may be there in part,
+in any order of pages. A new, renamed or removed name is durable only after fsync_dir of its
+directory.
 """
 
 import os
@@ -24,7 +25,7 @@ from cpython.ref cimport PyObject
 from libc.errno cimport (
     EAGAIN, EDQUOT, EEXIST, EFBIG, EINTR, EIO, EMFILE, ENFILE, ENOENT, ENOSPC, errno,
 )
-from libc.stdint cimport int64_t, uint8_t, uintptr_t
+from libc.stdint cimport int64_t, uint8_t
 
 from replog.errors import (
     InvariantViolation,
@@ -80,7 +81,8 @@ cdef int clock_hand = 0
 
 
 def limit_descriptors(int count) -> int:
-    """Bound the open files to `count` (1 to DESCRIPTORS_MAX); returns the bound before. For tests."""
+    """Bound the open files to `count` (1 to DESCRIPTORS_MAX); returns the bound before. For
+    tests."""
     global open_files_limit, clock_hand
     if not 1 <= count <= OPEN_FILES_MAX:
         raise UsageError(f"expected a bound in [1, {OPEN_FILES_MAX}]; found {count}.")
@@ -103,9 +105,9 @@ cdef bint close_one_file() noexcept:
     """Close the descriptor of a file that was not used since the last sweep and is not in use."""
     global clock_hand
     cdef MappedFile file
-    cdef int step
+    cdef int _step
     # Two rounds: the first one may only take away the marks.
-    for step in range(2 * open_file_count):
+    for _step in range(2 * open_file_count):
         clock_hand = clock_hand + 1 if clock_hand + 1 < open_file_count else 0
         file = <MappedFile>open_files[clock_hand]
         if file.busy > 0:
@@ -136,17 +138,25 @@ cdef void release_descriptor(MappedFile file) noexcept:
 
 cdef object problem_of(int cause, str action, str path):
     """The exception for errno `cause` of `action` on `path`."""
-    found = f"expected to {action} {path!r}; the system answered {os.strerror(cause)} (errno {cause})."
+    found = (
+        f"expected to {action} {path!r}; the system answered {os.strerror(cause)} (errno {cause})."
+    )
     if cause == ENOENT:
         return FileNotFoundError(cause, os.strerror(cause), path)
     if cause == EEXIST:
         return FileExistsError(cause, os.strerror(cause), path)
     if cause == ENOSPC or cause == EDQUOT or cause == EFBIG:
-        return NoSpaceError(f"{found} Free space or raise the limit, then try again.", path=path, errno=cause)
+        return NoSpaceError(
+            f"{found} Free space or raise the limit, then try again.", path=path, errno=cause
+        )
     if cause == EIO:
-        return LogFailedError(f"{found} Check the disk, then open the log again.", path=path, errno=cause)
+        return LogFailedError(
+            f"{found} Check the disk, then open the log again.", path=path, errno=cause
+        )
     if cause == EMFILE or cause == ENFILE:
-        return StorageError(f"{found} Raise the limit on open files (ulimit -n).", path=path, errno=cause)
+        return StorageError(
+            f"{found} Raise the limit on open files (ulimit -n).", path=path, errno=cause
+        )
     return StorageError(f"{found} Check the path and its permissions.", path=path, errno=cause)
 
 
@@ -194,7 +204,8 @@ cdef int write_all(
 
 
 cdef int sync_fd(int fd) noexcept nogil:
-    """fdatasync; returns 0 or an errno. Only EINTR is retried: any other failure may have dropped pages."""
+    """fdatasync; returns 0 or an errno. Only EINTR is retried: any other failure may have dropped
+    pages."""
     while system_calls.fdatasync(fd) != 0:
         if errno != EINTR:
             return errno
@@ -278,7 +289,8 @@ cdef class MappedFile:
         if size_bytes < self.size_bytes:
             release_descriptor(self)
             raise LogTruncatedError(
-                f"expected {self.size_bytes} bytes in {self.path!r}; found {size_bytes}. Another process"
+                f"expected {self.size_bytes} bytes in {self.path!r}; found {size_bytes}. Another "
+                "process"
                 " cut the file; open the log again.", path=self.path, position=size_bytes)
         return 0
 
@@ -286,13 +298,17 @@ cdef class MappedFile:
         """Raise for a file that takes no more work."""
         if self.fork_generation != replog_fork_generation:
             raise LogClosedError(
-                f"expected the process that opened {self.path!r}; found a child forked from it. Open the"
+                f"expected the process that opened {self.path!r}; found a child forked from it. "
+                "Open the"
                 " log anew in the child, read-only.", path=self.path)
         if self.closed:
-            raise LogClosedError(f"expected an open file; {self.path!r} was closed.", path=self.path)
+            raise LogClosedError(
+                f"expected an open file; {self.path!r} was closed.", path=self.path
+            )
         if self.failed:
             raise LogFailedError(
-                f"expected a working disk under {self.path!r}; an earlier write or sync of it failed."
+                f"expected a working disk under {self.path!r}; an earlier write or sync of it "
+                "failed."
                 " Check the disk, then open the log again.", path=self.path)
         return 0
 
@@ -309,7 +325,8 @@ cdef class MappedFile:
         """Remember for ever that the bytes on disk are unknown; raises LogFailedError."""
         self.failed = True
         raise LogFailedError(
-            f"expected to {action} {self.path!r}; the system answered {os.strerror(cause)} (errno {cause})."
+            f"expected to {action} {self.path!r}; the system answered {os.strerror(cause)} (errno "
+            f"{cause})."
             " What is on disk is unknown: check the disk, then open the log again.",
             path=self.path, position=self.size_bytes, errno=cause)
 
@@ -321,8 +338,10 @@ cdef class MappedFile:
         if cause != ENOSPC and cause != EDQUOT and cause != EFBIG:
             self.fail(cause, f"write {length_bytes} bytes at position {self.size_bytes} of")
         raise NoSpaceError(
-            f"expected to write {length_bytes} bytes at position {self.size_bytes} of {self.path!r}; the"
-            f" system answered {os.strerror(cause)} (errno {cause}). Nothing was kept of them: free space,"
+            f"expected to write {length_bytes} bytes at position {self.size_bytes} of "
+            f"{self.path!r}; the"
+            f" system answered {os.strerror(cause)} (errno {cause}). Nothing was kept of them: "
+            "free space,"
             " then append again.", path=self.path, position=self.size_bytes, errno=cause)
 
     cdef int append(self, iovec* parts, int part_count, int64_t length_bytes) except -1:
@@ -369,7 +388,8 @@ cdef class MappedFile:
             cause = errno
             raise StorageError(
                 f"expected to map {length_bytes} bytes of {self.path!r}; the system answered"
-                f" {os.strerror(cause)} (errno {cause}). Raise the limit on address space or on mappings.",
+                f" {os.strerror(cause)} (errno {cause}). Raise the limit on address space or on "
+                "mappings.",
                 path=self.path, errno=cause)
         mapping = Mapping.__new__(Mapping)
         mapping.address = <const uint8_t*>address
@@ -413,13 +433,20 @@ cdef class MappedFile:
         return 0
 
     cpdef int truncate(self, int64_t size_bytes) except -1:
-        """Cut to `size_bytes`; no view may reach past it. Durable after flush(). Raises LogFailedError."""
+        """Cut to `size_bytes`; no view may reach past it. Durable after flush(). Raises
+        LogFailedError."""
         cdef int cause
         self.prepare()
-        if not self.writable or not 0 <= size_bytes <= self.size_bytes or self.pinned_past(size_bytes):
+        if (
+            not self.writable
+            or not 0 <= size_bytes <= self.size_bytes
+            or self.pinned_past(size_bytes)
+        ):
             raise InvariantViolation(
-                f"expected to cut the writable, unpinned file {self.path!r} inside [0, {self.size_bytes}];"
-                f" found a cut at {size_bytes}, writable={self.writable}, {self.pin_count} pins up to"
+                f"expected to cut the writable, unpinned file {self.path!r} inside [0, "
+                f"{self.size_bytes}];"
+                f" found a cut at {size_bytes}, writable={self.writable}, {self.pin_count} pins up "
+                "to"
                 f" {self.pinned_end}. This is a bug in replog.")
         self.busy += 1
         # The end moves first, so that no reader starts a view in what is about to go.
@@ -506,19 +533,23 @@ cdef class FileLock:
             self.fd = -1
             if cause == EAGAIN:
                 raise LogDirectoryLockedError(
-                    f"expected the lock {path!r} to be free; another open log or process holds it. Close"
+                    f"expected the lock {path!r} to be free; another open log or process holds it. "
+                    "Close"
                     " that one first, or read the directory read-only.", path=path)
             raise problem_of(cause, "lock", path)
         if replog_close_in_children(self.fd) != 0:
             system_calls.close(self.fd)
             self.fd = -1
-            raise StorageError(f"expected at most 4096 locks in a process at {path!r}; found more.", path=path)
+            raise StorageError(
+                f"expected at most 4096 locks in a process at {path!r}; found more.", path=path
+            )
 
     def __dealloc__(self):
         self.unlock()
 
     cdef void unlock(self) noexcept:
-        # In a child the fork handler has closed the descriptor; the number may be another file's now.
+        # In a child the fork handler has closed the descriptor; the number may be another file's
+        # now.
         if self.fd >= 0 and self.fork_generation == replog_fork_generation:
             replog_keep_in_children(self.fd)
             system_calls.flock(self.fd, LOCK_UN)
@@ -531,7 +562,8 @@ cdef class FileLock:
 
 
 cdef class OfflineFile:
-    """A file that another process may be writing, read by pread only, so that a cut cannot kill us."""
+    """A file that another process may be writing, read by pread only, so that a cut cannot kill
+    us."""
 
     cdef readonly str path
     cdef int fd
@@ -552,7 +584,9 @@ cdef class OfflineFile:
 
     cdef int refuse_closed(self) except -1:
         if self.fd < 0:
-            raise LogClosedError(f"expected an open file; {self.path!r} was closed.", path=self.path)
+            raise LogClosedError(
+                f"expected an open file; {self.path!r} was closed.", path=self.path
+            )
         return 0
 
     def size(self) -> int:
@@ -571,7 +605,8 @@ cdef class OfflineFile:
         self.refuse_closed()
         if position < 0 or length_bytes < 0:
             raise UsageError(
-                f"expected a position and a length of at least 0 in {self.path!r}; found {position} and"
+                f"expected a position and a length of at least 0 in {self.path!r}; found "
+                f"{position} and"
                 f" {length_bytes}.")
         content = PyBytes_FromStringAndSize(NULL, length_bytes)
         cdef char* into = PyBytes_AS_STRING(content)
@@ -581,7 +616,9 @@ cdef class OfflineFile:
         with nogil:
             cause = read_all(fd, into, length_bytes, position, &length_read)
         if cause != 0:
-            raise problem_of(cause, f"read {length_bytes} bytes at position {position} of", self.path)
+            raise problem_of(
+                cause, f"read {length_bytes} bytes at position {position} of", self.path
+            )
         if length_read < length_bytes:
             raise LogTruncatedError(
                 f"expected {length_bytes} bytes at position {position} of {self.path!r}; found"
@@ -624,11 +661,12 @@ def read_file(path: str) -> bytes:
 
 
 def replace_file(path: str, bytes content) -> None:
-    """Put `content` at `path` as a whole: a crash leaves the old file or the new one, never a mixture.
+    """Put `content` at `path` as a whole: a crash leaves the old file or the new one, never a
+    mixture.
 
-    Durable on return: written to `path`.tmp and synced before the rename, for a rename may reach the
-    disk before the bytes it names; then the directory is synced. Raises NoSpaceError (old file kept),
-    LogFailedError if a sync fails, StorageError.
+    Durable on return: written to `path`.tmp and synced before the rename, for a rename may reach
+    the disk before the bytes it names; then the directory is synced. Raises NoSpaceError (old file
+    kept), LogFailedError if a sync fails, StorageError.
     """
     cdef int cause
     cdef iovec part
@@ -672,12 +710,14 @@ def fsync_dir(path: str) -> None:
     if cause != 0:
         raise LogFailedError(
             f"expected to sync the directory {path!r}; the system answered {os.strerror(cause)}"
-            f" (errno {cause}). Which names are on disk is unknown: check the disk, then open the log again.",
+            f" (errno {cause}). Which names are on disk is unknown: check the disk, then open the "
+            "log again.",
             path=path, errno=cause)
 
 
 def rename(source: str, to: str) -> None:
-    """Move a file, replacing `to`; durable after fsync_dir. Raises FileNotFoundError, StorageError."""
+    """Move a file, replacing `to`; durable after fsync_dir. Raises FileNotFoundError,
+    StorageError."""
     cdef bytes encoded_source = os.fsencode(source)
     cdef bytes encoded_to = os.fsencode(to)
     while system_calls.rename(encoded_source, encoded_to) != 0:
@@ -694,7 +734,8 @@ def remove(path: str) -> None:
 
 
 def make_dir(path: str) -> None:
-    """Make a directory; durable after fsync_dir of its parent. Raises FileExistsError, NoSpaceError."""
+    """Make a directory; durable after fsync_dir of its parent. Raises FileExistsError,
+    NoSpaceError."""
     cdef bytes encoded_path = os.fsencode(path)
     while system_calls.mkdir(encoded_path, DIRECTORY_MODE) != 0:
         if errno != EINTR:

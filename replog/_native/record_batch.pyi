@@ -1,8 +1,8 @@
-from typing_extensions import Buffer
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from typing_extensions import Buffer
 
 HEADER_DTYPE: np.dtype[np.void]
 

@@ -1,9 +1,10 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """Record batches as bytes: header fields, validity, and walks over many batches or many records.
 
-The layout is in `batch_format.pxd`. Nothing here allocates per record or touches a file. Pointers come
-with a length, and each read is checked against it first, so that any bytes at all give an outcome
-and never a crash.
+The layout is in `batch_format.pxd`. Nothing here allocates per record or touches a file. Pointers
+come with a length, and each read is checked against it first, so that any bytes at all give an
+outcome and never a crash.
 """
 
 from libc.limits cimport LLONG_MAX
@@ -227,7 +228,7 @@ cdef inline int64_t skip_headers(
     const uint8_t* bytes, int64_t at, int64_t end, int64_t count
 ) noexcept nogil:
     cdef int64_t length = 0
-    cdef int64_t number
+    cdef int64_t _number
     if count > end - at:
         return -1
     for number in range(count):
@@ -341,7 +342,8 @@ cdef int scan_batches(
 class Scan:
     """Outcome of `scan`: the batches found and why the walk ended.
 
-    headers: ndarray of HEADER_DTYPE, shape (batches,). end: place in the buffer behind the last one.
+    headers: ndarray of HEADER_DTYPE, shape (batches,). end: place in the buffer behind the last
+    one.
     outcome: 0 all walked (or limit reached), 1 a partial batch follows, < 0 damage follows.
     problem: the damage as a clause, None if outcome is 0.
     """
@@ -361,9 +363,9 @@ def scan(
 ):
     """Walk the batches of buffer[start:stop) and return their headers.
 
-    The `position` of a header is `position` plus its place in the buffer. Damage ends the walk and is
-    told in the Scan, not raised. `lenient` goes on past anything but an impossible length, as Kafka's
-    own file walk does, and leaves the damage in the header's `outcome`.
+    The `position` of a header is `position` plus its place in the buffer. Damage ends the walk and
+    is told in the Scan, not raised. `lenient` goes on past anything but an impossible length, as
+    Kafka's own file walk does, and leaves the damage in the header's `outcome`.
     """
     cdef int64_t length = buffer.shape[0] if stop is None else min(<int64_t> stop, buffer.shape[0])
     cdef int64_t at = start

@@ -202,7 +202,8 @@ def test_garbage_is_refused(codec: int) -> None:
 
 
 def test_snappy_lengths_are_checked_before_they_are_believed() -> None:
-    """Chunk lengths beyond the input, negative or zero, and a block claiming 4 GiB (CVE-2023-34455)."""
+    """Chunk lengths beyond the input, negative or zero, and a block claiming 4 GiB
+    (CVE-2023-34455)."""
     header = compression.XERIAL_HEADER
     for length in (0, -1, -(2**31), 2**31 - 1, 11):
         with pytest.raises(DecompressionError, match="block length"):
@@ -281,7 +282,8 @@ def record_count(payload: bytes) -> int:
 
 
 def test_every_payload_that_real_clients_wrote_is_read() -> None:
-    """Java, librdkafka, kafka-python and aiokafka, each codec: all records are there, recoded too."""
+    """Java, librdkafka, kafka-python and aiokafka, each codec: all records are there, recoded
+    too."""
     segments = sorted((GOLDEN / "codecs").glob("**/*.log"))
     if not segments:
         pytest.skip(f"no codec cases under {GOLDEN}")

@@ -110,8 +110,12 @@ def test_a_child_of_fork_gets_an_error_from_each_use_and_the_parent_goes_on(tmp_
     file = made(tmp_path / "a", b"abc")
 
     def use_each() -> None:
-        for use in (lambda: file.append_bytes(b"x"), file.flush, lambda: file.view(0, 1),
-                    lambda: file.truncate(0)):
+        for use in (
+            lambda: file.append_bytes(b"x"),
+            file.flush,
+            lambda: file.view(0, 1),
+            lambda: file.truncate(0),
+        ):
             with pytest.raises(errors.LogClosedError):
                 use()
 
@@ -147,7 +151,9 @@ def test_more_files_than_descriptors_take_turns(tmp_path: Path) -> None:
         mapped_file.limit_descriptors(before)
 
 
-def test_a_file_cut_by_another_process_while_its_descriptor_was_lent_is_noticed(tmp_path: Path) -> None:
+def test_a_file_cut_by_another_process_while_its_descriptor_was_lent_is_noticed(
+    tmp_path: Path,
+) -> None:
     before = mapped_file.limit_descriptors(1)
     try:
         first = made(tmp_path / "a", b"abcdef")
@@ -163,7 +169,8 @@ def test_a_file_cut_by_another_process_while_its_descriptor_was_lent_is_noticed(
 def test_descriptors_are_not_inherited_over_exec(tmp_path: Path) -> None:
     made(tmp_path / "a", b"abc")
     ours = [
-        fd for fd in os.listdir("/proc/self/fd")
+        fd
+        for fd in os.listdir("/proc/self/fd")
         if os.path.realpath(f"/proc/self/fd/{fd}") == str(tmp_path / "a")
     ]
     assert all(not os.get_inheritable(int(fd)) for fd in ours)

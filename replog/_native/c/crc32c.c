@@ -23,7 +23,7 @@ static void fill_slices(void)
         }
 }
 
-/* Eight table look-ups for eight bytes; bytes are named one by one, so byte order does not matter. */
+/* Eight table look-ups for eight bytes, named one by one, so that byte order does not matter. */
 static uint32_t crc32c_portable(uint32_t crc, const uint8_t *bytes, size_t length)
 {
     crc = ~crc;
@@ -48,9 +48,9 @@ static uint32_t crc32c_portable(uint32_t crc, const uint8_t *bytes, size_t lengt
     __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,vpclmulqdq,pclmul,sse4.2")))
 
 /* Carry-less multiplication of reflected numbers comes out one bit short, and the crc32 instruction
- * multiplies by x^32 on its own. So "shift by n bits, then crc32" takes the constant x^(n - 33) mod P,
- * and folding 128 bits over a distance of n bits takes x^(n + 31) for the low half (64 bits further
- * from the end) and x^(n - 33) for the high half. (Gopal et al., "Fast CRC Computation for Generic
+ * multiplies by x^32 on its own. So "shift by n bits, then crc32" takes the constant x^(n - 33)
+ * mod P, and folding 128 bits over a distance of n bits takes x^(n + 31) for the low half (64 bits
+ * further from the end) and x^(n - 33) for the high half. (Gopal et al., "Fast CRC Computation for Generic
  * Polynomials Using PCLMULQDQ Instruction", Intel 2009, in reflected form.) */
 static uint32_t power_of_x(unsigned exponent)
 {
@@ -179,7 +179,8 @@ AVX512 static inline uint32_t reduce(__m512i lanes)
 {
     __m512i constants = _mm512_inserti64x2(
         _mm512_inserti64x2(
-            _mm512_inserti64x2(_mm512_setzero_si512(), _mm_loadu_si128((const __m128i *)fold_384), 0),
+            _mm512_inserti64x2(
+                _mm512_setzero_si512(), _mm_loadu_si128((const __m128i *)fold_384), 0),
             _mm_loadu_si128((const __m128i *)fold_256), 1),
         _mm_loadu_si128((const __m128i *)fold_128), 2);
     __m512i folded = _mm512_xor_si512(_mm512_clmulepi64_epi128(lanes, constants, 0x00),
