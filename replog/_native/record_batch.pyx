@@ -231,7 +231,7 @@ cdef inline int64_t skip_headers(
     cdef int64_t _number
     if count > end - at:
         return -1
-    for number in range(count):
+    for _number in range(count):
         at = take_varint(bytes, at, end, 5, &length)
         if at < 0 or length < 0 or length > end - at:
             return -1

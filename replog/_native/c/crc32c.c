@@ -50,8 +50,8 @@ static uint32_t crc32c_portable(uint32_t crc, const uint8_t *bytes, size_t lengt
 /* Carry-less multiplication of reflected numbers comes out one bit short, and the crc32 instruction
  * multiplies by x^32 on its own. So "shift by n bits, then crc32" takes the constant x^(n - 33)
  * mod P, and folding 128 bits over a distance of n bits takes x^(n + 31) for the low half (64 bits
- * further from the end) and x^(n - 33) for the high half. (Gopal et al., "Fast CRC Computation for Generic
- * Polynomials Using PCLMULQDQ Instruction", Intel 2009, in reflected form.) */
+ * further from the end) and x^(n - 33) for the high half. (Gopal et al., "Fast CRC Computation for
+ * Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009, in reflected form.) */
 static uint32_t power_of_x(unsigned exponent)
 {
     uint32_t power = 0x80000000u; /* x^0: the reflected number's top bit */
