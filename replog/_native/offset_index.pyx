@@ -1,0 +1,207 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
+"""The `.index` file of a segment: from an offset to where the batch that holds it begins.
+
+    | relative offset: int32 | position: int32 |    8 bytes, big-endian, both strictly growing
+
+`relative offset` is the last offset of a batch less the segment's base offset; `position` is the
+byte where that batch begins. Sparse: how often an entry is made is the segment's affair. A look-up
+answers with the greatest entry <= the target, and the reader walks batch headers on from there.
+The file has no checksum and is not trusted after a crash: the segment rebuilds it from its batches.
+"""
+
+from libc.stdint cimport INT32_MAX, int64_t, uint8_t
+
+import numpy as np
+
+from replog._native.mapped_file cimport FileView, MappedFile
+
+from replog.errors import InvariantViolation
+
+cdef extern from "c/slot_search.h" nogil:
+    enum: SEARCH_LANES
+    int64_t slot_key4(const uint8_t* at)
+    void put_key4(uint8_t* at, int64_t key)
+    int64_t search_offsets(const uint8_t* slots, int64_t count, int64_t target)
+    void search_offsets_lanes(
+        const uint8_t* slots, int64_t count, const int64_t* targets, int64_t* found, int lanes)
+
+cdef enum:
+    SLOT_BYTES = 8
+
+ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i8")])
+
+
+cdef class OffsetIndex(SlotArray):
+    def __init__(
+        self, path: str, int64_t base_offset, int64_t max_bytes, *, bint writable=True
+    ) -> None:
+        """Open the index, made empty if it is missing; `max_bytes` caps its entries.
+
+        Raises FileNotFoundError if it is missing and not writable, NoSpaceError, StorageError.
+        """
+        self.path = path
+        self.base_offset = base_offset
+        self.slot_bytes = SLOT_BYTES
+        self.capacity_slots = max_bytes // SLOT_BYTES
+        self.file = MappedFile(path, writable=writable, create=writable)
+        self.load()
+
+    cdef int remember_last(self) except -1:
+        cdef const uint8_t* slot
+        self.last_offset = self.base_offset
+        self.last_position = 0
+        if self.entry_count:
+            slot = self.slot(self.entry_count - 1)
+            self.last_offset = self.base_offset + slot_key4(slot)
+            self.last_position = slot_key4(slot + 4)
+        return 0
+
+    cdef int append(self, int64_t offset, int64_t position) except -1:
+        cdef uint8_t* slot
+        if (
+            offset - self.base_offset > INT32_MAX or position > INT32_MAX or position < 0
+            or offset < self.base_offset
+            or (self.entry_count and (offset <= self.last_offset or position <= self.last_position))
+        ):
+            raise InvariantViolation(
+                f"expected an entry behind ({self.last_offset}, {self.last_position}) of {self.path!r} that"
+                f" fits 31 bits; found ({offset}, {position}). This is a bug in replog.")
+        if self.full:
+            return 0
+        slot = self.room()
+        put_key4(slot, offset - self.base_offset)
+        put_key4(slot + 4, position)
+        self.added()
+        self.last_offset = offset
+        self.last_position = position
+        return 0
+
+    cdef int64_t lookup(self, int64_t target, int64_t* found) except -2:
+        cdef int64_t relative_offset = target - self.base_offset
+        cdef int64_t in_tail = self.entry_count - self.written_count
+        cdef const uint8_t* slots
+        cdef int64_t number = -1
+        if in_tail:
+            slots = self.tail
+            number = search_offsets(slots, in_tail, relative_offset)
+        if number < 0 and self.written_count:
+            slots = self.slot(0)
+            number = search_offsets(slots, self.written_count, relative_offset)
+        if number < 0:
+            found[0] = self.base_offset
+            return 0
+        found[0] = self.base_offset + slot_key4(slots + number * SLOT_BYTES)
+        return slot_key4(slots + number * SLOT_BYTES + 4)
+
+    def add(self, int64_t offset, int64_t position) -> None:
+        """append for callers in Python: the last offset of a batch, and where the batch begins."""
+        self.append(offset, position)
+
+    def find(self, int64_t target) -> tuple[int, int]:
+        """(offset, position) of the entry with the greatest offset <= target, or (base_offset, 0)."""
+        cdef int64_t found = 0
+        position = self.lookup(target, &found)
+        return found, position
+
+    def lookup_many(self, targets) -> tuple:
+        """find() for each of an int64 array: (offsets, positions), both int64. Runs without the GIL."""
+        cdef const int64_t[::1] wanted = np.ascontiguousarray(targets, dtype=np.int64)
+        cdef Py_ssize_t count = wanted.shape[0]
+        offsets = np.empty(count, dtype=np.int64)
+        positions = np.empty(count, dtype=np.int64)
+        cdef int64_t[::1] into_offsets = offsets
+        cdef int64_t[::1] into_positions = positions
+        cdef bytes tail = self.tail_copy()
+        cdef const uint8_t* tail_slots = tail
+        cdef int64_t tail_count = self.entry_count - self.written_count
+        cdef int64_t written_count = self.written_count
+        # The view keeps the file from being cut while the GIL is away.
+        cdef FileView written
+        self.file.map(self.map_capacity())
+        written = self.file.view(0, written_count * SLOT_BYTES)
+        if count:
+            with nogil:
+                search_many(
+                    written.address, written_count, tail_slots, tail_count, self.base_offset,
+                    &wanted[0], count, &into_offsets[0], &into_positions[0])
+        return offsets, positions
+
+    cdef int keep_below(self, int64_t offset) except -1:
+        cdef int64_t in_tail = self.entry_count - self.written_count
+        cdef int64_t relative_offset = offset - self.base_offset - 1
+        cdef int64_t number = -1
+        if in_tail:
+            number = search_offsets(self.tail, in_tail, relative_offset)
+            if number >= 0:
+                self.keep(self.written_count + number + 1)
+                return 0
+        if self.written_count:
+            number = search_offsets(self.slot(0), self.written_count, relative_offset)
+        self.keep(number + 1)
+        return 0
+
+    def truncate_to(self, int64_t offset) -> None:
+        """Drop the entries with offset >= `offset`. Not durable until flush()."""
+        self.keep_below(offset)
+
+    def entries(self):
+        """Every entry as a structured array (offset, position), both int64."""
+        raw = np.frombuffer(self.content(), dtype=np.dtype([("offset", ">i4"), ("position", ">i4")]))
+        entries = raw.astype(ENTRY_DTYPE)
+        entries["offset"] += self.base_offset
+        return entries
+
+    def check(self, bint whole=False) -> bool:
+        """Whether the file can be an index of this segment: whole slots, its ends in order.
+
+        With `whole` every entry is looked at. A false index is to be rebuilt, never to be used.
+        """
+        if not self.whole:
+            return False
+        if self.entry_count == 0:
+            return True
+        first = self.slot(0)
+        cdef int64_t first_offset = slot_key4(first)
+        cdef int64_t first_position = slot_key4(first + 4)
+        cdef int64_t rise_max = self.entry_count - 1
+        if (
+            first_offset < 0 or first_position < 0
+            or self.last_offset - self.base_offset - first_offset < rise_max
+            or self.last_position - first_position < rise_max
+        ):
+            return False
+        if not whole:
+            return True
+        entries = self.entries()
+        return bool(
+            (np.diff(entries["offset"]) > 0).all() and (np.diff(entries["position"]) > 0).all())
+
+
+cdef void search_many(
+    const uint8_t* written, int64_t written_count, const uint8_t* tail, int64_t tail_count,
+    int64_t base_offset, const int64_t* targets, int64_t count, int64_t* offsets, int64_t* positions,
+) noexcept nogil:
+    """Look up `count` targets, a group at a time, in the file's slots and then in the tail's."""
+    cdef int64_t relative[SEARCH_LANES]
+    cdef int64_t found[SEARCH_LANES]
+    cdef int64_t start = 0
+    cdef int64_t number
+    cdef int lane, lanes
+    cdef const uint8_t* slot
+    while start < count:
+        lanes = SEARCH_LANES if count - start > SEARCH_LANES else <int>(count - start)
+        for lane in range(lanes):
+            relative[lane] = targets[start + lane] - base_offset
+        search_offsets_lanes(written, written_count, relative, found, lanes)
+        for lane in range(lanes):
+            slot = NULL
+            if tail_count:
+                number = search_offsets(tail, tail_count, relative[lane])
+                if number >= 0:
+                    slot = tail + number * SLOT_BYTES
+            if slot == NULL and found[lane] >= 0:
+                slot = written + found[lane] * SLOT_BYTES
+            offsets[start + lane] = base_offset + (slot_key4(slot) if slot != NULL else 0)
+            positions[start + lane] = slot_key4(slot + 4) if slot != NULL else 0
+        start += lanes

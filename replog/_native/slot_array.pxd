@@ -1,0 +1,33 @@
+# A file of fixed-size slots that only grows at its end: what both indexes are made of.
+
+from libc.stdint cimport int64_t, uint8_t
+
+from replog._native.mapped_file cimport MappedFile
+
+cdef class SlotArray:
+    cdef readonly str path
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t entry_count      # slots in the file and in memory
+    cdef readonly bint full                # no more entries by the cap on the file's size
+    cdef int64_t capacity_slots            # entries at which it is full
+    cdef int64_t slot_bytes
+    cdef MappedFile file
+    cdef int64_t written_count             # slots in the file; the file may hold a foreign tail beyond
+    cdef bint whole                        # the file's size was a multiple of the slot
+    cdef uint8_t* tail                     # slots [written_count, entry_count), not yet in the file
+    cdef int64_t tail_room                 # slots that tail can hold
+
+    # Invariant: 0 <= written_count <= entry_count; entry_count - written_count <= tail_room.
+
+    cdef int load(self) except -1
+    cdef bint is_zero(self, const uint8_t* slot) noexcept
+    # Room for one more slot at the end; the caller fills it, then calls added().
+    cdef uint8_t* room(self) except NULL
+    cdef void added(self) noexcept
+    cdef const uint8_t* slot(self, int64_t number) except NULL
+    cdef int64_t map_capacity(self) noexcept
+    cdef int write_tail(self) except -1
+    cdef int keep(self, int64_t count) except -1
+    cdef int cut_file(self, int64_t count) except -1
+    cdef int remember_last(self) except -1
+    cdef bytes tail_copy(self)

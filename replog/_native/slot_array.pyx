@@ -1,0 +1,192 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
+"""A file of fixed-size slots that only grows at its end: what the offset and time index are made of.
+
+    | slot 0 | slot 1 | ... | slot written_count - 1 |  tail in memory: up to 512 slots  |
+
+Appended slots gather in memory, so that an append of a batch costs no write of its own. A segment
+owns its indexes; one thread appends at a time. Nothing here is durable before flush(), and after a
+crash the file may hold anything: an index is derived, and its owner rebuilds it from the log.
+A file that another program preallocated ends in zero slots; they are no entries.
+"""
+
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from replog._native.mapped_file cimport MappedFile, iovec
+
+from replog._native import mapped_file
+from replog.errors import InvariantViolation, NoSpaceError
+
+cdef enum:
+    TAIL_SLOTS = 512
+    MIB = 1 << 20
+
+
+cdef class SlotArray:
+    def __dealloc__(self):
+        free(self.tail)
+
+    cdef int load(self) except -1:
+        """Find out how many entries the file holds; zero slots at its end are none."""
+        cdef const uint8_t* slots
+        cdef int64_t count = self.file.size_bytes // self.slot_bytes
+        self.whole = self.file.size_bytes % self.slot_bytes == 0
+        if count > 1:
+            slots = self.file.map(self.file.size_bytes)
+            while count > 1 and self.is_zero(slots + (count - 1) * self.slot_bytes):
+                count -= 1
+            # One slot of zeros alone is an entry (timestamp 0 at the base); the first of many is not.
+            if count == 1 and self.file.size_bytes > self.slot_bytes and self.is_zero(slots):
+                count = 0
+        self.written_count = count
+        self.entry_count = count
+        self.full = count >= self.capacity_slots
+        self.remember_last()
+        return 0
+
+    cdef bint is_zero(self, const uint8_t* slot) noexcept:
+        cdef int64_t place
+        for place in range(self.slot_bytes):
+            if slot[place] != 0:
+                return False
+        return True
+
+    cdef uint8_t* room(self) except NULL:
+        cdef int64_t gathered = self.entry_count - self.written_count
+        cdef int64_t wanted
+        cdef uint8_t* grown
+        if gathered == self.tail_room:
+            if gathered > 0:
+                try:
+                    self.write_tail()
+                except NoSpaceError:
+                    # The log has taken the batch already, and an index may lag behind it.
+                    pass
+            gathered = self.entry_count - self.written_count
+            if gathered == self.tail_room:
+                wanted = 2 * gathered if gathered else TAIL_SLOTS
+                grown = <uint8_t*>realloc(self.tail, wanted * self.slot_bytes)
+                if grown == NULL:
+                    raise MemoryError(f"expected {wanted * self.slot_bytes} bytes for {self.path!r}")
+                self.tail = grown
+                self.tail_room = wanted
+        return self.tail + gathered * self.slot_bytes
+
+    cdef void added(self) noexcept:
+        self.entry_count += 1
+        self.full = self.entry_count >= self.capacity_slots
+
+    cdef const uint8_t* slot(self, int64_t number) except NULL:
+        """Address of a slot; valid until the next append, write, cut or close."""
+        if not 0 <= number < self.entry_count:
+            raise InvariantViolation(
+                f"expected an entry number in [0, {self.entry_count}) of {self.path!r}; found {number}."
+                " This is a bug in replog.")
+        if number >= self.written_count:
+            return self.tail + (number - self.written_count) * self.slot_bytes
+        return self.file.map(self.map_capacity()) + number * self.slot_bytes
+
+    cdef int64_t map_capacity(self) noexcept:
+        """Bytes to map at once, so that a growing file is not mapped anew for each of its writes."""
+        return (self.written_count * self.slot_bytes // MIB + 1) * MIB
+
+    cdef int write_tail(self) except -1:
+        """Move the tail into the file. Raises NoSpaceError (tail kept), LogFailedError."""
+        cdef iovec part
+        cdef int64_t count = self.entry_count - self.written_count
+        if self.file.size_bytes != self.written_count * self.slot_bytes:
+            self.cut_file(self.written_count)
+        if count:
+            part.iov_base = self.tail
+            part.iov_len = count * self.slot_bytes
+            self.file.append(&part, 1, count * self.slot_bytes)
+            self.written_count += count
+        return 0
+
+    cdef int cut_file(self, int64_t count) except -1:
+        """Cut the file to `count` slots, by a new file where a running look-up still reads the old."""
+        cdef iovec part
+        cdef MappedFile fresh
+        cdef int64_t kept_bytes = count * self.slot_bytes
+        if not self.file.pinned_past(kept_bytes):
+            self.file.truncate(kept_bytes)
+            return 0
+        fresh = MappedFile(self.path + ".tmp", writable=True, create=True)
+        fresh.truncate(0)
+        part.iov_base = <void*>self.file.map(kept_bytes)
+        part.iov_len = kept_bytes
+        fresh.append(&part, 1, kept_bytes)
+        fresh.rename_to(self.path)
+        self.file = fresh
+        return 0
+
+    cdef int keep(self, int64_t count) except -1:
+        """Drop all entries but the first `count`."""
+        if count >= self.entry_count:
+            return 0
+        cut = count < self.written_count
+        # The counts fall first: cutting lets go of the GIL, and no reader may look behind the cut.
+        self.entry_count = count
+        self.full = count >= self.capacity_slots
+        if cut:
+            self.written_count = count
+            self.cut_file(count)
+        self.whole = True
+        self.remember_last()
+        return 0
+
+    cdef int remember_last(self) except -1:
+        """Take over the facts of the last entry; each index overrides it."""
+        raise NotImplementedError
+
+    cdef bytes tail_copy(self):
+        """The slots that are not in the file, for a search without the GIL."""
+        cdef int64_t length_bytes = (self.entry_count - self.written_count) * self.slot_bytes
+        return (<char*>self.tail)[:length_bytes] if length_bytes else b""
+
+    def content(self) -> bytes:
+        """All entries as the bytes that they are on disk."""
+        cdef int64_t length_bytes = self.written_count * self.slot_bytes
+        written = bytes(self.file.view(0, length_bytes)) if length_bytes else b""
+        return written + self.tail_copy()
+
+    def reset(self) -> None:
+        """Drop every entry, and what a crash or another program left in the file."""
+        self.keep(0)
+        if self.file.size_bytes:
+            self.cut_file(0)
+        self.whole = True
+
+    def write_out(self) -> None:
+        """Move what is in memory to the file; not durable. Raises NoSpaceError, LogFailedError."""
+        self.write_tail()
+
+    def flush(self) -> None:
+        """Write out and sync; durable on return. Raises NoSpaceError, LogFailedError (for good)."""
+        self.write_tail()
+        self.file.flush()
+
+    def rename_to(self, path: str) -> None:
+        """Give the file another name, with its descriptor and entries kept."""
+        self.file.rename_to(path)
+        self.path = path
+
+    def close(self) -> None:
+        """Write out and give the file back; a second close does nothing."""
+        if self.file.closed:
+            return
+        try:
+            if self.file.writable and not self.file.failed:
+                self.write_tail()
+        finally:
+            self.file.close()
+
+    def delete(self) -> None:
+        """Close and unlink; a file that is gone already is no error."""
+        self.file.close()
+        try:
+            mapped_file.remove(self.path)
+        except FileNotFoundError:
+            pass
