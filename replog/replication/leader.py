@@ -57,6 +57,8 @@ class Leader:
     def __init__(self, replica_id: int, log: LogView) -> None:
         self.replica_id = replica_id
         self.leader_epoch = -1
+        self.epoch_start_offset = log.log_end_offset
+        """Where our present epoch begins."""
         self.isr: tuple[int, ...] = ()
         self.high_watermark = log.high_watermark
         """Ours and the log's; ahead of the log's only within a step. Never goes back (I7)."""
@@ -92,7 +94,8 @@ class Leader:
         }
         # The epoch is on record before its first append: a leader that dies in between must be able
         # to tell its followers where its epoch began (KAFKA-7415).
-        effects.append(AssignEpoch(change.leader_epoch, self._log.log_end_offset))
+        self.epoch_start_offset = self._log.log_end_offset
+        effects.append(AssignEpoch(change.leader_epoch, self.epoch_start_offset))
         return effects + self._advance_high_watermark()
 
     def resign(self) -> list[Effect]:

@@ -1,0 +1,97 @@
+"""Lines of files as Arrow columns, repeated as often as asked, with no Python object per line."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from replog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+CHUNK_BYTES = 4 * 1024 * 1024
+NEWLINE = 0x0A
+
+
+def standard_library_sources() -> list[str]:
+    """The .py files of this interpreter's own library, sorted; real text that every machine has."""
+    root = sysconfig.get_path("stdlib")
+    sources = []
+    for directory, children, names in os.walk(root):
+        children[:] = sorted(set(children) - {"site-packages", "dist-packages", "__pycache__"})
+        sources += [os.path.join(directory, name) for name in sorted(names) if name[-3:] == ".py"]
+    if not sources:
+        raise UsageError(
+            f"expected the standard library's sources in {root}, found none; give --input FILE"
+        )
+    return sources
+
+
+class LineSource:
+    """All lines of some files, in order; the last line of a file needs no newline."""
+
+    def __init__(self, paths: Sequence[str], line_bytes_max: int) -> None:
+        self.paths = paths
+        self.line_bytes_max = line_bytes_max
+        self.passes = 0
+        """How often the files have been begun."""
+
+    def columns(self, record_count: int, column_records: int) -> Iterator[pa.BinaryArray]:
+        """`record_count` lines, at most `column_records` in a column, the newlines taken off.
+
+        The files are read again while lines are missing; a file that can be read only once, as a
+        pipe, gives fewer. Raises UsageError for no line at all or one above `line_bytes_max`.
+        """
+        missing = record_count
+        while missing > 0:
+            self.passes += 1
+            before = missing
+            for lines in self._one_pass():
+                for start in range(0, min(len(lines), missing), column_records):
+                    yield lines.slice(start, min(column_records, missing - start))
+                missing -= min(len(lines), missing)
+                if missing == 0:
+                    return
+            if missing == before:
+                break
+        if missing == record_count and record_count > 0:
+            raise UsageError(
+                f"expected at least one line in {self.paths[0]}, found none; give another --input"
+            )
+
+    def _one_pass(self) -> Iterator[pa.BinaryArray]:
+        for path in self.paths:
+            with open(path, "rb") as file:
+                rest = b""
+                while chunk := file.read(CHUNK_BYTES):
+                    whole, newline, rest = (rest + chunk).rpartition(b"\n")
+                    if newline:
+                        yield self._split(path, whole + newline)
+                    self._refuse_long(path, len(rest))
+                if rest:
+                    yield self._split(path, rest + b"\n")
+
+    def _split(self, path: str, text: bytes) -> pa.BinaryArray:
+        """`text` ends with a newline."""
+        characters = np.frombuffer(text, dtype=np.uint8)
+        is_newline = characters == NEWLINE
+        ends = np.flatnonzero(is_newline)
+        offsets = np.zeros(len(ends) + 1, dtype=np.int32)
+        # The i-th newline is preceded by i others, which the packed values no longer hold.
+        np.subtract(ends, np.arange(len(ends)), out=offsets[1:], casting="same_kind")
+        self._refuse_long(path, int(np.diff(offsets).max()))
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(characters[~is_newline])]
+        return pa.BinaryArray.from_buffers(pa.binary(), len(ends), buffers)
+
+    def _refuse_long(self, path: str, length_bytes: int) -> None:
+        if length_bytes > self.line_bytes_max:
+            raise UsageError(
+                f"expected lines of at most {self.line_bytes_max} bytes, found one of at least "
+                f"{length_bytes} in {path}; split it or give another --input",
+                path=path,
+            )
