@@ -23,7 +23,14 @@ CODE = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 # A native module cimports or imports only modules of a line above its own.
 NATIVE_ORDER = (
     {"batch_format", "crc32c", "mapped_file"},
-    {"recorded_calls", "record_batch", "compression", "slot_array"},
+    {
+        "recorded_calls",
+        "record_batch",
+        "compression",
+        "slot_array",
+        "producer_snapshot",
+        "transaction_list",
+    },
     {
         "record_encoder",
         "record_decoder",

@@ -19,7 +19,8 @@ cdef class ProducerState:
     # Completed, with the end marker still at or above the high watermark.
     cdef TransactionList unreplicated
 
-    # None, or (base_offset, last_offset, timestamp) of a cached batch of the same epoch and sequences.
+    # None, or (base_offset, last_offset, timestamp) of a cached batch with the same epoch and
+    # sequences.
     cdef object duplicate_of(self, const BatchHeader* header)
     # Raise the typed error of a batch that may not follow this state (leader only).
     cdef int check(self, const BatchHeader* header, bint client_origin) except -1

@@ -17,7 +17,12 @@ from collections import namedtuple
 
 import numpy as np
 
-from replog._native.batch_format cimport CONTROL_ABORT, CONTROL_BIT, CONTROL_COMMIT, TRANSACTIONAL_BIT
+from replog._native.batch_format cimport (
+    CONTROL_ABORT,
+    CONTROL_BIT,
+    CONTROL_COMMIT,
+    TRANSACTIONAL_BIT,
+)
 from replog._native.producer_snapshot cimport (
     CACHED_BATCHES,
     CachedBatch,

@@ -16,7 +16,6 @@ append; a file that check() refuses is rebuilt from the log. Every append reache
 
 from libc.stdint cimport int64_t, uint8_t
 
-import os
 from collections import namedtuple
 
 from replog._native.mapped_file cimport MappedFile, iovec
@@ -73,14 +72,18 @@ cdef class TransactionIndex:
     cdef int open_file(self, bint create) except -1:
         """Have self.file if there is a file, or make it."""
         if self.closed:
-            raise LogClosedError(f"expected an open index; {self.path!r} was closed", path=self.path)
-        if self.file is not None or (self.looked and not create):
-            return 0
-        self.looked = True
-        exists = os.path.exists(self.path)
-        if exists or create:
-            self.file = MappedFile(self.path, writable=True, create=create)
-            self.created = self.created or not exists
+            raise LogClosedError(
+                f"expected an open transaction index; {self.path!r} was closed", path=self.path
+            )
+        if self.file is None and not self.looked:
+            self.looked = True
+            try:
+                self.file = MappedFile(self.path, writable=True)
+            except FileNotFoundError:
+                self.file = None
+        if self.file is None and create:
+            self.file = MappedFile(self.path, writable=True, create=True)
+            self.created = True
         return 0
 
     cdef Py_ssize_t whole_entries(self) except -1:
@@ -103,7 +106,7 @@ cdef class TransactionIndex:
             )
         self.open_file(True)
         if self.file.size_bytes % ENTRY_BYTES:
-            self.file.truncate(self.file.size_bytes - self.file.size_bytes % ENTRY_BYTES)
+            self.file.truncate(self.whole_entries() * ENTRY_BYTES)
         store_int16(entry, CURRENT_VERSION)
         store_int64(entry + 2, producer_id)
         store_int64(entry + 10, first_offset)
@@ -186,10 +189,13 @@ cdef class TransactionIndex:
 
     def rename_to(self, str path not None):
         """Give the file, if there is one, another name."""
-        if self.file is not None and not self.closed:
+        if self.file is not None:
             self.file.rename_to(path)
-        elif os.path.exists(self.path):
-            rename(self.path, path)
+        else:
+            try:
+                rename(self.path, path)
+            except FileNotFoundError:
+                self.looked = True
         self.path = path
 
     def close(self):
@@ -202,8 +208,10 @@ cdef class TransactionIndex:
     def delete(self):
         """Close, and remove the file if there is one."""
         self.close()
-        if os.path.exists(self.path):
+        try:
             remove(self.path)
+        except FileNotFoundError:
+            return
 
     def check(self):
         """Whether the file can be trusted: whole entries, version 0, offsets that fit and grow."""
