@@ -19,7 +19,7 @@ from replog.storage.kafka_uuid import format_uuid, parse_uuid
 if TYPE_CHECKING:
     import uuid
 
-META_PROPERTIES = "meta.properties"
+META_PROPERTIES_FILE = "meta.properties"
 
 _NODE_ID_KEYS = {0: "broker.id", 1: "node.id"}
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")

@@ -16,7 +16,7 @@ from replog._native.mapped_file import read_file, replace_file
 from replog.errors import CorruptFileError, UsageError
 from replog.storage.kafka_uuid import format_uuid, parse_uuid
 
-PARTITION_METADATA = "partition.metadata"
+PARTITION_METADATA_FILE = "partition.metadata"
 
 _ZERO = uuid.UUID(int=0)
 
