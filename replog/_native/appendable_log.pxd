@@ -1,0 +1,66 @@
+# The append side of a log: one writer's lock, offsets, epochs, producers, rolls.
+
+from cpython.pythread cimport PyThread_type_lock
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from replog._native.batch_set cimport BatchSet
+from replog._native.leader_epoch_cache cimport LeaderEpochCache
+from replog._native.log_segment cimport LogSegment
+from replog._native.readable_log cimport ReadableLog
+
+cdef class AppendResult:
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t last_offset         # inclusive; base_offset - 1 if nothing was appended
+    cdef readonly int64_t log_append_time_ms  # -1 unless the log stamps times itself
+    cdef readonly bint duplicate              # an idempotent producer's repeat: the first answer again
+
+cdef class AppendableLog(ReadableLog):
+    cdef readonly object config
+    cdef object clock                  # () -> ms since the epoch
+    cdef object jitter                 # (segment_jitter_ms) -> ms, drawn once a segment
+    cdef LeaderEpochCache epochs
+    cdef BatchSet batches
+    cdef PyThread_type_lock write_lock
+    cdef PyThread_type_lock sync_lock
+    cdef int64_t recovered_to          # the recovery point: exclusive, known flushed
+    cdef int64_t durable_end           # exclusive end of the records synced by commit()
+    cdef int64_t dense_end             # end of the last batch; below log_end_offset after a cut inside one
+    cdef int64_t truncations           # how often the end has moved back
+    cdef int64_t snapshot_offset       # of the newest producer snapshot
+    cdef int64_t bytes_since_snapshot
+    cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
+    cdef readonly bint failed
+    cdef readonly bint closed
+    cdef list retired                  # (deadline_ms, path) of renamed files to unlink
+
+    cdef int64_t segment_bytes
+    cdef int64_t segment_ms
+    cdef int64_t segment_jitter_now_ms
+    cdef int64_t max_message_bytes
+    cdef int64_t before_max_ms
+    cdef int64_t after_max_ms
+    cdef int64_t decompressed_bytes_max
+    cdef int64_t flush_messages
+    cdef int64_t flush_ms
+    cdef int64_t flushed_at_ms
+    cdef bint compacted
+    cdef bint log_append_time
+    cdef bint commit_each
+    cdef int target_codec              # -1: as the producer sent it
+
+    cdef int lock(self) except -1
+    cdef void unlock(self) noexcept
+    cdef int64_t now(self, object now_ms) except? -1
+    cdef AppendResult append_leader_locked(
+        self, const uint8_t* bytes, int64_t length, int32_t leader_epoch, int64_t now,
+        bint coordinator
+    )
+    cdef int write(self, int64_t now) except -1
+    cdef int write_set(self, int64_t now) except -1
+    cdef int note_producers(self) except -1
+    cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1
+    cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1
+    # Drop everything and go on, empty, at `offset`; the maintaining subclass carries it out.
+    cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1
+    cdef int install(self, list segments) except -1
+    cdef LogSegment new_segment(self, int64_t base_offset, int64_t now)

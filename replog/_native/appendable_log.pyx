@@ -1,0 +1,479 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+"""The append side of a log (facts 4.1, 3.4): checks, stamps, rolls, writes, publishes.
+
+One writer at a time, many readers. What must outlive a crash beside the segments (epochs, recovery
+point, log start) belongs to the owner of the checkpoint files, who overrides the `write_*` methods;
+each is called before the step that relies on it. Order of an append: epoch file, batch, log end. A
+crash in between leaves an epoch without records or a torn batch at the tail; recovery cuts both.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.pythread cimport (
+    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
+    PyThread_release_lock,
+)
+from libc.stdint cimport int32_t, int64_t, uint8_t
+
+from replog._native.batch_format cimport CODEC_MASK
+from replog._native.batch_set cimport BatchSet
+from replog._native.leader_epoch_cache cimport LeaderEpochCache
+from replog._native.log_segment cimport LogSegment
+from replog._native.producer_state cimport ProducerState
+from replog._native.record_batch cimport BatchHeader
+
+import os
+
+from replog.errors import (
+    FencedLeaderEpochError, LogClosedError, LogFailedError, NoSpaceError, OffsetOutOfRangeError,
+    OutOfOrderOffsetError, RecordBatchTooLargeError, UsageError,
+)
+
+from replog._native import mapped_file, snapshot_files
+from replog._native.transaction_index import AbortedTransaction
+
+cdef int64_t SNAPSHOT_BYTES = 64 * 1024 * 1024
+cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
+SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
+CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+
+
+@cython.final
+@cython.freelist(8)
+cdef class AppendResult:
+    """Offsets [base_offset, last_offset] (inclusive) that an append was given."""
+
+    def __init__(self, int64_t base_offset, int64_t last_offset, int64_t log_append_time_ms=-1,
+                 bint duplicate=False):
+        self.base_offset = base_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.duplicate = duplicate
+
+    def __repr__(self):
+        return (
+            f"AppendResult(base_offset={self.base_offset}, last_offset={self.last_offset}, "
+            f"log_append_time_ms={self.log_append_time_ms}, duplicate={self.duplicate})"
+        )
+
+
+cdef class AppendableLog(ReadableLog):
+    """See the module. Segments and offsets are filled in by `log_recovery.load`."""
+
+    def __cinit__(self):
+        self.write_lock = PyThread_allocate_lock()
+        self.sync_lock = PyThread_allocate_lock()
+        if self.write_lock == NULL or self.sync_lock == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.write_lock != NULL:
+            PyThread_free_lock(self.write_lock)
+        if self.sync_lock != NULL:
+            PyThread_free_lock(self.sync_lock)
+
+    def __init__(self, str path, object config, *, clock, jitter=None):
+        self.path = path
+        self.config = config
+        self.clock = clock
+        self.jitter = jitter
+        self.segments = ()
+        self.bases = ()
+        self.watermark = -1
+        self.epochs = LeaderEpochCache()
+        self.producers = ProducerState(config.producer_id_expiration_ms)
+        self.batches = BatchSet()
+        self.retired = []
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms
+        self.max_message_bytes = config.max_message_bytes
+        self.before_max_ms = config.message_timestamp_before_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        self.decompressed_bytes_max = config.decompressed_bytes_max
+        self.flush_messages = config.flush_messages
+        self.flush_ms = config.flush_ms
+        self.flushed_at_ms = clock()
+        self.compacted = config.compacted
+        self.log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self.commit_each = config.flush_mode == "commit"
+        self.target_codec = CODECS[config.compression_type]
+
+    # What the owner of the checkpoint files overrides. Durable on return.
+
+    def write_epochs(self):
+        """Persist `epoch_entries`; called before the first batch of a new epoch is written."""
+
+    def lower_recovery_point(self, int64_t offset):
+        """See that no recovery point above `offset` is on disk; called before a cut there."""
+
+    def write_recovery_point(self, int64_t offset):
+        """Persist a recovery point: everything below `offset` is synced."""
+
+    def note_recovery_point(self, int64_t offset):
+        """Everything below `offset` is synced; the owner may persist that now or later."""
+
+    def write_log_start(self, int64_t offset):
+        """Persist the log start offset after it has moved."""
+
+    @property
+    def recovery_point(self):
+        """Exclusive: offsets below it are known flushed."""
+        return self.recovered_to
+
+    @property
+    def latest_epoch(self):
+        """The highest leader epoch known, -1 for none."""
+        return self.epochs.latest_epoch
+
+    @property
+    def epoch_entries(self):
+        """(leader_epoch, start_offset) of every epoch, ascending."""
+        return self.epochs.entries()
+
+    @property
+    def producer_entries(self):
+        """State of every idempotent producer, in the order of Kafka's snapshot file."""
+        return self.producers.entries()
+
+    def end_offset_for_epoch(self, int32_t leader_epoch):
+        """(leader_epoch, exclusive end offset) of the largest epoch <= the one asked; (-1, -1)."""
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, int64_t offset):
+        """The leader epoch that `offset` was written in, -1 if unknown."""
+        return self.epochs.epoch_for_offset(offset)
+
+    def set_high_watermark(self, int64_t offset):
+        """Move the high watermark, clamped to [log_start_offset, log_end_offset]; returns it."""
+        self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.producers.release_below(self.watermark)
+        return self.watermark
+
+    cdef int lock(self) except -1:
+        if not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
+            with nogil:
+                PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
+        if self.closed or self.failed:
+            self.unlock()
+            self.refuse()
+        return 0
+
+    cdef void unlock(self) noexcept:
+        PyThread_release_lock(self.write_lock)
+
+    def refuse(self):
+        """Raise for a log that takes no more work."""
+        if self.closed:
+            raise LogClosedError(
+                f"expected an open log, found {self.path} closed; open it again", path=self.path
+            )
+        raise LogFailedError(
+            f"expected a healthy log, found {self.path} failed by an earlier I/O error; check the "
+            f"disk and open it again, which recovers what is whole",
+            path=self.path,
+        )
+
+    cdef int64_t now(self, object now_ms) except? -1:
+        return self.clock() if now_ms is None else now_ms
+
+    def append_as_leader(self, batches not None, int32_t leader_epoch, *, now_ms=None,
+                         bint coordinator=False):
+        """Append a client's record batches: assigns offsets from log_end_offset on, and the epoch.
+
+        batches: a buffer of one or more whole v2 batches, which must not change meanwhile.
+        coordinator: end-of-transaction markers are allowed. Returns an AppendResult. Durable on
+        return with flush_mode `commit`; otherwise after flush(). On any error nothing is appended.
+        Raises CorruptBatchError, InvalidRecordError, InvalidTimestampError, UnknownCodecError,
+        DecompressionError, RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError,
+        NoSpaceError, LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1, 1.7).
+        """
+        cdef Py_buffer given
+        cdef AppendResult appended
+        self.lock()
+        try:
+            PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
+            try:
+                appended = self.append_leader_locked(
+                    <const uint8_t*> given.buf, given.len, leader_epoch, self.now(now_ms),
+                    coordinator,
+                )
+            finally:
+                self.batches.release()
+                PyBuffer_Release(&given)
+        finally:
+            self.unlock()
+        if self.commit_each:
+            self.commit(appended.last_offset + 1)
+        return appended
+
+    cdef AppendResult append_leader_locked(
+        self, const uint8_t* bytes, int64_t length, int32_t leader_epoch, int64_t now,
+        bint coordinator
+    ):
+        cdef BatchSet batches = self.batches
+        cdef BatchHeader* first
+        cdef int64_t base_offset = self.log_end_offset
+        cdef int64_t append_time = now if self.log_append_time else -1
+        if leader_epoch < 0 or leader_epoch < self.epochs.latest():
+            raise FencedLeaderEpochError(
+                f"expected a leader epoch of at least {max(self.epochs.latest_epoch, 0)} to append "
+                f"to {self.path}, found {leader_epoch}; a newer leader has written here",
+                path=self.path, leader_epoch=leader_epoch,
+            )
+        batches.load_from_client(bytes, length, self.path, self.decompressed_bytes_max)
+        batches.check_client(
+            self.path, self.max_message_bytes, self.compacted, now, self.before_max_ms,
+            self.after_max_ms, self.log_append_time, coordinator,
+        )
+        first = &batches.batches[0].header
+        if self.target_codec >= 0 or first.attributes & CODEC_MASK:
+            batches.rewrite(
+                self.target_codec, self.config.compression_level, self.decompressed_bytes_max
+            )
+        self.check_set_size()
+        if first.producer_id >= 0:
+            if batches.count > 1:
+                raise UsageError(
+                    f"expected one batch at a time of idempotent producer {first.producer_id}, found "
+                    f"{batches.count}; append them one by one"
+                )
+            duplicate = self.producers.duplicate_of(first)
+            if duplicate is not None:
+                return AppendResult(duplicate[0], duplicate[1], duplicate[2], True)
+            self.producers.check(first, not coordinator)
+        batches.stamp(base_offset, leader_epoch, append_time)
+        self.write(now)
+        return AppendResult(base_offset, self.log_end_offset - 1, append_time)
+
+    cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
+        raise NotImplementedError("AppendableLog leaves truncation to Log")
+
+    def check_set_size(self):
+        """Refuse what no segment can hold."""
+        if self.batches.length_bytes > self.segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"expected an append of at most segment_bytes = {self.segment_bytes}, found "
+                f"{self.batches.length_bytes} bytes for {self.path}; append fewer batches at once",
+                path=self.path,
+            )
+
+    cdef int write(self, int64_t now) except -1:
+        """Roll if need be, note epochs, then write the loaded set and publish it."""
+        cdef BatchHeader* first = &self.batches.batches[0].header
+        cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
+        cdef int64_t number
+        cdef bint new_epoch = False
+        self.maybe_roll(first.base_offset, last.last_offset, now)
+        for number in range(self.batches.count):
+            first = &self.batches.batches[number].header
+            if first.leader_epoch >= 0 and self.epochs.maybe_assign(
+                first.leader_epoch, first.base_offset
+            ):
+                new_epoch = True
+        # The epoch is on disk before its first batch: a batch that no epoch entry covers could be
+        # kept by a truncation that should have cut it (KAFKA-7415).
+        if new_epoch:
+            self.write_epochs()
+        self.write_set(now)
+        return 0
+
+    cdef int write_set(self, int64_t now) except -1:
+        cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
+        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef int64_t end_offset = last.last_offset + 1
+        try:
+            active.append(self.batches)
+        except LogFailedError:
+            self.failed = True
+            raise
+        self.dense_end = end_offset
+        self.log_end_offset = end_offset
+        try:
+            self.note_producers()
+        except BaseException:
+            # The batch is in the log and cannot be taken back: what was derived of it is unknown.
+            self.failed = True
+            raise
+        if end_offset - self.recovered_to >= self.flush_messages or (
+            self.flush_ms < OFFSET_MAX and now - self.flushed_at_ms >= self.flush_ms
+        ):
+            self.flushed_at_ms = now
+            self.flush()
+        return 0
+
+    cdef int note_producers(self) except -1:
+        """Apply the batches of the set to the producers; keep aborted transactions."""
+        cdef BatchHeader* header
+        cdef int64_t number
+        for number in range(self.batches.count):
+            header = &self.batches.batches[number].header
+            if header.producer_id < 0:
+                continue
+            completed = self.producers.update(header)
+            if completed is not None and completed.aborted:
+                self.active_segment.transaction_index.append(
+                    AbortedTransaction(
+                        completed.producer_id, completed.first_offset, completed.last_offset,
+                        completed.last_stable_offset,
+                    )
+                )
+        self.producers.end_offset = self.log_end_offset
+        if self.watermark < 0:
+            self.producers.release_below(self.log_end_offset)
+        self.bytes_since_snapshot += self.batches.length_bytes
+        if self.bytes_since_snapshot >= SNAPSHOT_BYTES and self.producers.producer_count:
+            self.take_snapshot()
+        return 0
+
+    def take_snapshot(self):
+        """Write the producers' state up to log_end_offset, unless nothing came since the last."""
+        if self.log_end_offset > self.snapshot_offset:
+            try:
+                snapshot_files.write_snapshot(
+                    self.path, self.log_end_offset, self.producers.to_snapshot()
+                )
+            except NoSpaceError:
+                # A snapshot only shortens a replay; the records themselves are safe.
+                return
+            self.snapshot_offset = self.log_end_offset
+        self.bytes_since_snapshot = 0
+
+    def append_as_follower(self, batches not None, *, now_ms=None):
+        """Append batches of a leader's log as they are: offsets, epochs and bytes are kept.
+
+        batches: a buffer of whole v2 batches; a partial one at its end is ignored. The first must
+        continue the log. Returns an AppendResult. Durability as in append_as_leader. Raises
+        CorruptBatchError, OutOfOrderOffsetError, RecordBatchTooLargeError, NoSpaceError,
+        LogFailedError, LogClosedError. Source: Kafka's appendAsFollower (facts 1.7, 4.1).
+        """
+        cdef Py_buffer given
+        cdef int64_t base_offset = 0, done = 0, now
+        cdef const uint8_t* bytes
+        self.lock()
+        try:
+            PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
+            bytes = <const uint8_t*> given.buf
+            try:
+                now = self.now(now_ms)
+                # All of it is checked before any of it is written.
+                self.batches.load_from_leader(
+                    bytes, given.len, OFFSET_MAX, self.path, not self.compacted
+                )
+                if not self.batches.count:
+                    return AppendResult(self.log_end_offset, self.log_end_offset - 1)
+                base_offset = self.batches.batches[0].header.base_offset
+                self.check_continues()
+                if self.batches.length_bytes <= self.segment_bytes:
+                    self.write(now)
+                    done = given.len
+                while done < given.len:
+                    self.batches.load_from_leader(
+                        bytes + done, given.len - done, self.segment_bytes, self.path,
+                        not self.compacted,
+                    )
+                    if not self.batches.count:
+                        break
+                    self.check_set_size()
+                    done += self.batches.length_bytes
+                    self.write(now)
+            finally:
+                self.batches.release()
+                PyBuffer_Release(&given)
+        finally:
+            self.unlock()
+        if self.commit_each:
+            self.commit(self.log_end_offset)
+        return AppendResult(base_offset, self.log_end_offset - 1)
+
+    def check_continues(self):
+        """Refuse a leader's batches that do not continue this log."""
+        cdef BatchHeader* first = &self.batches.batches[0].header
+        if (
+            self.log_end_offset == self.log_start_offset
+            and first.base_offset < self.log_end_offset <= first.last_offset
+        ):
+            # The leader's start lies inside this batch (facts 4.1): an empty log begins where it does.
+            self.restart_locked(first.base_offset, first.base_offset)
+        if first.base_offset < self.log_end_offset or (
+            first.base_offset > self.log_end_offset and not self.compacted
+            and self.log_end_offset > self.log_start_offset
+        ):
+            raise OutOfOrderOffsetError(
+                f"expected batches from offset {self.log_end_offset} on to append to {self.path}, "
+                f"found {first.base_offset}; fetch from the log's end",
+                path=self.path, offset=first.base_offset,
+            )
+
+    cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1:
+        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef int64_t base_offset = max(first_offset, self.log_end_offset)
+        if self.dense_end != self.log_end_offset:
+            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above the
+            # recovery point for damage, so this one is made durable before anything follows it.
+            self.dense_end = self.log_end_offset
+            if active.base_offset != base_offset:
+                self.roll_locked(base_offset, now)
+                self.flush()
+                self.write_recovery_point(self.recovered_to)
+            return 0
+        if active.base_offset != base_offset and active.must_roll(
+            self.batches, last_offset, self.segment_bytes,
+            self.segment_ms - self.segment_jitter_now_ms, now,
+        ):
+            self.roll_locked(base_offset, now)
+        return 0
+
+    def roll(self, *, now_ms=None):
+        """Seal the active segment and open a new one at log_end_offset; False if it is empty."""
+        self.lock()
+        try:
+            if self.active_segment.base_offset == self.log_end_offset:
+                return False
+            self.roll_locked(self.log_end_offset, self.now(now_ms))
+            return True
+        finally:
+            self.unlock()
+
+    cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1:
+        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        active.seal()
+        self.install(list(self.segments) + [self.new_segment(base_offset, now)])
+        self.take_snapshot()
+        return 0
+
+    cdef LogSegment new_segment(self, int64_t base_offset, int64_t now):
+        """Create the files of a segment; leftovers of the same name go first."""
+        cdef LogSegment segment = LogSegment(
+            self.path, base_offset,
+            index_interval_bytes=self.config.index_interval_bytes,
+            index_bytes_max=self.config.segment_index_bytes,
+            map_bytes=self.segment_bytes, created_ms=now,
+        )
+        for suffix in SEGMENT_SUFFIXES:
+            if os.path.exists(segment.prefix + suffix):
+                mapped_file.remove(segment.prefix + suffix)
+        segment.create()
+        self.names_unsynced = True
+        if self.jitter is not None and self.config.segment_jitter_ms:
+            self.segment_jitter_now_ms = self.jitter(self.config.segment_jitter_ms)
+        return segment
+
+    cdef int install(self, list segments) except -1:
+        cdef LogSegment segment
+        self.bases = tuple([segment.base_offset for segment in segments])
+        self.segments = tuple(segments)
+        return 0
+
+    def assign_epoch(self, int32_t leader_epoch, int64_t start_offset):
+        """Note that `leader_epoch` begins at start_offset; durable on return. True if it is news.
+
+        A new leader calls it with log_end_offset before it takes records (facts 5).
+        """
+        self.lock()
+        try:
+            changed = self.epochs.maybe_assign(leader_epoch, start_offset)
+            if changed:
+                self.write_epochs()
+            return changed
+        finally:
+            self.unlock()

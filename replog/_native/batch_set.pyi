@@ -1,0 +1,4 @@
+class BatchSet:
+    count: int
+    length_bytes: int
+    max_timestamp: int

@@ -1,0 +1,388 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+"""The whole log of one partition: flush, truncation, retention, close (facts 4.4, 4.5, 4.6).
+
+| step | order | what a crash in between leaves |
+|---|---|---|
+| flush | data, indexes, directory, then the recovery point | more to recover |
+| truncate | recovery point lowered, later segments renamed from the last on, directory synced, cut, synced, epochs | more to recover; never an old tail behind new records |
+| start at | recovery point lowered, all segments renamed from the last on, new one, directory synced | a shorter log, or an empty one at its start |
+| retention | log start, segments renamed from the first on | segments below the log start, dropped next time |
+| close | flush, closing time entries, producer snapshot | an unclean stop |
+"""
+
+import os
+
+from cpython.pythread cimport NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_release_lock
+from libc.stdint cimport int64_t
+from libc.stdlib cimport free, malloc
+
+from replog._native.appendable_log cimport AppendableLog
+from replog._native.log_segment cimport LogSegment
+from replog._native.record_batch cimport BATCH_OK, BatchHeader, scan_batches
+
+from replog.errors import OffsetOutOfRangeError, UsageError
+
+from replog._native import mapped_file, snapshot_files
+from replog._native.appendable_log import SEGMENT_SUFFIXES
+
+cdef enum:
+    REPLAY_CHUNK = 1024
+
+
+cdef class Log(AppendableLog):
+    """See the module. Built by `log_recovery.load`, which fills in segments and offsets."""
+
+    cdef int sync_up_to(self, int64_t start_offset, bint records_only) except -1:
+        """Sync the segments from the one that holds start_offset on, then their directory's names."""
+        cdef LogSegment segment
+        try:
+            for segment in self.segments[self.floor_place(start_offset):]:
+                if records_only:
+                    segment.flush_records()
+                else:
+                    segment.flush()
+            if self.names_unsynced:
+                self.names_unsynced = False
+                mapped_file.fsync_dir(self.path)
+        except BaseException:
+            # After a failed sync the kernel may have dropped the pages: nothing here is known.
+            self.failed = True
+            raise
+        return 0
+
+    def commit(self, int64_t end_offset):
+        """Return once every record below end_offset is synced; callers that wait share one sync."""
+        cdef int64_t target
+        if self.durable_end >= end_offset:
+            return
+        if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
+            with nogil:
+                PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
+        try:
+            if self.durable_end >= end_offset:
+                return
+            if self.failed or self.closed:
+                self.refuse()
+            target = self.log_end_offset
+            truncations = self.truncations
+            self.sync_up_to(self.durable_end, True)
+            if truncations == self.truncations:
+                self.durable_end = target
+        finally:
+            PyThread_release_lock(self.sync_lock)
+
+    def flush(self):
+        """Sync everything written so far, then move the recovery point to it. Returns it.
+
+        Durable on return. Raises LogFailedError if a sync fails, after which the log takes no work.
+        """
+        cdef int64_t target
+        if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
+            with nogil:
+                PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
+        try:
+            if self.failed or self.closed:
+                self.refuse()
+            target = self.log_end_offset
+            truncations = self.truncations
+            if target > self.recovered_to or self.names_unsynced:
+                self.sync_up_to(self.recovered_to, False)
+                # A truncation meanwhile has lowered the recovery point; it must stay there.
+                if truncations == self.truncations and target > self.recovered_to:
+                    self.recovered_to = target
+                    self.durable_end = max(self.durable_end, target)
+                    self.note_recovery_point(target)
+            return self.recovered_to
+        finally:
+            PyThread_release_lock(self.sync_lock)
+
+    def truncate_to(self, int64_t offset):
+        """Keep offsets below `offset`; the whole batch that holds it goes. True if records went.
+
+        log_end_offset becomes `offset` (facts 4.6). Views of cut bytes stay readable. Durable on
+        return. The cost does not depend on the size of the log. Raises UsageError below 0.
+        """
+        if offset < 0:
+            raise UsageError(f"expected an offset >= 0 to truncate {self.path} to, found {offset}")
+        self.lock()
+        try:
+            if offset >= self.log_end_offset:
+                if self.epochs.truncate_from_end(self.log_end_offset):
+                    self.write_epochs()
+                return False
+            if offset < self.bases[0]:
+                self.restart_locked(offset, offset)
+            else:
+                self.truncate_locked(offset)
+            return True
+        finally:
+            self.unlock()
+
+    cdef int truncate_locked(self, int64_t offset) except -1:
+        cdef Py_ssize_t place
+        cdef LogSegment segment
+        cdef BatchHeader header
+        cdef int64_t now = self.now(None)
+        self.lower_recovery_point(offset)
+        self.recovered_to = min(self.recovered_to, offset)
+        # Readers stop at the log end: it moves before any byte goes.
+        self.log_end_offset = offset
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self.watermark = min(self.watermark, offset)
+        self.durable_end = min(self.durable_end, offset)
+        self.truncations += 1
+        place = self.floor_place(offset)
+        self.drop_from(place + 1, now)
+        segment = self.segments[place]
+        if segment.find(offset, &header):
+            self.dense_end = header.base_offset
+            segment.cut(header.position, offset)
+            # Synced before anything follows: else an old tail could come back behind new records.
+            segment.flush_records()
+        else:
+            self.dense_end = segment.next_offset()
+        if self.dense_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
+            self.dense_end = offset
+        if self.epochs.truncate_from_end(offset):
+            self.write_epochs()
+        self.replay_producers(offset, now)
+        return 0
+
+    cdef int drop_from(self, Py_ssize_t place, int64_t now) except -1:
+        """Rename the segments from `place` on, the last one first, so that no hole can appear."""
+        cdef LogSegment segment
+        gone = self.segments[place:]
+        if not gone:
+            return 0
+        self.install(list(self.segments[:place]))
+        for segment in reversed(gone):
+            self.retire(segment, now)
+        mapped_file.fsync_dir(self.path)
+        return 0
+
+    cdef int retire(self, LogSegment segment, int64_t now) except -1:
+        """Rename the files of a segment; they are unlinked after file_delete_delay_ms."""
+        for suffix in SEGMENT_SUFFIXES:
+            path = segment.prefix + suffix
+            try:
+                mapped_file.rename(path, path + ".deleted")
+            except FileNotFoundError:
+                continue
+            self.retired.append((now + self.config.file_delete_delay_ms, path + ".deleted"))
+        return 0
+
+    def unlink_retired(self, *, now_ms=None):
+        """Unlink renamed files whose delay is over; mappings of them stay readable."""
+        cdef int64_t now = self.now(now_ms)
+        waiting = []
+        for deadline_ms, path in self.retired:
+            if deadline_ms > now:
+                waiting.append((deadline_ms, path))
+                continue
+            try:
+                mapped_file.remove(path)
+            except FileNotFoundError:
+                continue
+        self.retired = waiting
+
+    def truncate_fully_and_start_at(self, int64_t offset, *, log_start_offset=None):
+        """Drop everything and go on, empty, at `offset`; durable on return (facts 4.6)."""
+        if offset < 0:
+            raise UsageError(f"expected an offset >= 0 to start {self.path} at, found {offset}")
+        self.lock()
+        try:
+            self.restart_locked(offset, offset if log_start_offset is None else log_start_offset)
+        finally:
+            self.unlock()
+
+    cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
+        cdef int64_t now = self.now(None)
+        cdef LogSegment segment
+        # 0: until the new segment is there, any number of the old ones may be left.
+        self.lower_recovery_point(0)
+        self.truncations += 1
+        self.log_end_offset = min(offset, self.log_end_offset)
+        gone = self.segments
+        for segment in reversed(gone):
+            self.retire(segment, now)
+        self.install([self.new_segment(offset, now)])
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = offset
+        self.dense_end = offset
+        self.recovered_to = offset
+        self.durable_end = offset
+        if self.watermark >= 0:
+            self.watermark = offset
+        mapped_file.fsync_dir(self.path)
+        self.names_unsynced = False
+        self.epochs.clear()
+        self.write_epochs()
+        self.producers.clear()
+        self.producers.end_offset = offset
+        snapshot_files.remove_snapshots(self.path, above=0, below=offset + 1)
+        self.snapshot_offset = offset
+        self.write_log_start(log_start_offset)
+        return 0
+
+    def truncate_prefix_to(self, int64_t offset):
+        """Delete records below `offset`: log_start_offset moves at once, segments go by retention.
+
+        True if it moved. Durable on return. Raises OffsetOutOfRangeError above the high watermark.
+        Source: Kafka's DeleteRecords (facts 4.4).
+        """
+        self.lock()
+        try:
+            if offset < 0 or offset > self.high_watermark:
+                raise OffsetOutOfRangeError(
+                    f"expected an offset in [0, {self.high_watermark}] to delete the records of "
+                    f"{self.path} below, found {offset}; only committed records can be deleted",
+                    path=self.path, offset=offset,
+                )
+            return self.move_log_start(offset)
+        finally:
+            self.unlock()
+
+    def move_log_start(self, int64_t offset):
+        """Raise log_start_offset and what follows from it; the caller holds the writer's lock."""
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self.write_log_start(offset)
+        if self.epochs.truncate_from_start(offset):
+            self.write_epochs()
+        return True
+
+    cdef Py_ssize_t expired_count(self, int64_t now) except -1:
+        """How many of the oldest segments retention drops (facts 4.4): by start, size, then time."""
+        cdef LogSegment segment
+        cdef Py_ssize_t place, count = len(self.segments)
+        cdef int64_t excess, end_offset
+        cdef bint by_policy = "delete" in self.config.cleanup_policies
+        excess = -1
+        if by_policy and self.config.retention_bytes >= 0:
+            excess = self.size_bytes - self.config.retention_bytes
+        for place in range(count):
+            segment = self.segments[place]
+            end_offset = self.bases[place + 1] if place + 1 < count else self.log_end_offset
+            if self.high_watermark < end_offset or (place + 1 == count and not segment.size_bytes):
+                return place
+            if place + 1 < count and end_offset <= self.log_start_offset:
+                pass
+            elif excess >= 0 and excess >= segment.size_bytes:
+                pass
+            elif by_policy and self.config.retention_ms >= 0 and now - (
+                segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
+            ) > self.config.retention_ms:
+                pass
+            else:
+                return place
+            excess -= segment.size_bytes
+        return count
+
+    def apply_retention(self, *, now_ms=None):
+        """Drop old segments by log start, size and time; returns the base offsets that went.
+
+        Only committed segments go, the oldest first. Files are renamed now and unlinked once
+        file_delete_delay_ms has passed, by a later call; views stay readable. Facts 4.4.
+        """
+        cdef int64_t now = self.now(now_ms)
+        cdef Py_ssize_t count
+        cdef LogSegment segment
+        self.lock()
+        try:
+            self.unlink_retired(now_ms=now)
+            count = self.expired_count(now)
+            if not count:
+                return []
+            if count == len(self.segments):
+                self.roll_locked(self.log_end_offset, now)
+            gone = self.segments[:count]
+            self.move_log_start(self.bases[count])
+            self.install(list(self.segments[count:]))
+            for segment in gone:
+                self.retire(segment, now)
+            self.names_unsynced = True
+            snapshot_files.remove_snapshots(self.path, below=self.bases[0])
+            return [segment.base_offset for segment in gone]
+        finally:
+            self.unlock()
+
+    def reset_producers(self, int64_t end_offset, *, now_ms=None):
+        """Rebuild the producers' state up to end_offset from the newest snapshot and the log."""
+        self.replay_producers(end_offset, self.now(now_ms))
+
+    cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1:
+        cdef int64_t offset
+        cdef LogSegment segment
+        self.producers.clear()
+        snapshot_files.remove_snapshots(self.path, above=end_offset)
+        offset = snapshot_files.load_latest(
+            self.path, self.producers, self.log_start_offset, end_offset, now
+        )
+        self.snapshot_offset = offset
+        if offset < 0:
+            offset = self.log_start_offset
+        self.producers.end_offset = offset
+        if offset < end_offset:
+            for segment in self.segments[self.floor_place(offset):]:
+                self.replay_segment(segment, offset, end_offset)
+        self.producers.end_offset = end_offset
+        self.producers.remove_expired(now)
+        self.producers.release_below(self.high_watermark)
+        self.bytes_since_snapshot = 0
+        return 0
+
+    def replay_segment(self, LogSegment segment, int64_t offset, int64_t end_offset):
+        """Apply the segment's batches of [offset, end_offset) to the producers; headers only."""
+        cdef BatchHeader first
+        cdef BatchHeader* headers
+        cdef int64_t found = 0, end = 0, position, number, size
+        cdef int outcome = BATCH_OK
+        if not segment.find(offset, &first):
+            return
+        position = first.position
+        size = segment.file.size_bytes
+        headers = <BatchHeader*> malloc(REPLAY_CHUNK * sizeof(BatchHeader))
+        if headers == NULL:
+            raise MemoryError
+        try:
+            while position < size and outcome == BATCH_OK:
+                outcome = scan_batches(
+                    segment.file.map(max(segment.map_bytes, size)) + position, size - position,
+                    position, False, False, -1, -1, headers, REPLAY_CHUNK, &found, &end,
+                )
+                for number in range(found):
+                    if headers[number].base_offset >= end_offset:
+                        return
+                    if headers[number].producer_id >= 0 and headers[number].base_offset >= offset:
+                        self.producers.update(&headers[number])
+                position += end
+        finally:
+            free(headers)
+        if outcome != BATCH_OK:
+            segment.refuse(outcome, position)
+
+    def close(self, *, bint flush=True):
+        """Flush, write a producer snapshot and give all files back; views stay readable.
+
+        With flush=False nothing is synced or written, as if the process had been killed.
+        """
+        cdef LogSegment segment
+        if self.closed:
+            return
+        self.lock()
+        try:
+            if flush:
+                self.take_snapshot()
+                self.names_unsynced = True
+                self.active_segment.seal()
+                self.flush()
+                for _, path in self.retired:
+                    if os.path.exists(path):
+                        mapped_file.remove(path)
+            self.closed = True
+            if flush:
+                for segment in self.segments:
+                    segment.close()
+        finally:
+            self.unlock()

@@ -1,0 +1,41 @@
+# One data file of the log with its indexes.
+
+from libc.stdint cimport int64_t, uint8_t
+
+from replog._native.batch_set cimport BatchSet
+from replog._native.mapped_file cimport FileView, MappedFile
+from replog._native.offset_index cimport OffsetIndex
+from replog._native.record_batch cimport BatchHeader
+from replog._native.time_index cimport TimeIndex
+
+cdef class LogSegment:
+    cdef readonly int64_t base_offset
+    cdef readonly str prefix              # path of the files less their suffix
+    cdef int64_t index_interval_bytes
+    cdef int64_t index_bytes_max
+    cdef int64_t map_bytes                # how much of the file to map at once
+    cdef MappedFile file                  # None until first use
+    cdef OffsetIndex offsets              # None until first use
+    cdef TimeIndex times                  # None until first use
+    cdef object aborts                    # TransactionIndex, None until first use
+    cdef bint missing_index               # a file of the indexes was not there at open
+    cdef bint indexes_checked
+    cdef bint timestamp_known
+    cdef int64_t bytes_since_entry        # of the sparse rule; starts at 0 on every open
+    cdef int64_t largest_timestamp        # -1 for none; valid if timestamp_known
+    cdef int64_t largest_timestamp_offset
+    cdef int64_t first_timestamp          # largest of the first append: the roll clock; -1 unknown
+    cdef readonly int64_t created_ms
+
+    cdef int open(self) except -1
+    cdef int open_indexes(self) except -1
+    cdef int open_timestamp(self) except -1
+    cdef int append(self, BatchSet batches) except -1
+    cdef bint must_roll(self, BatchSet batches, int64_t last_offset, int64_t segment_bytes,
+                        int64_t segment_ms, int64_t now_ms) except -1
+    # First batch with last_offset >= offset, from the indexes and a walk: 1 found, 0 there is none.
+    cdef int find(self, int64_t offset, BatchHeader* header) except -1
+    cdef int walk(self, int64_t offset, int64_t position, int64_t floor, BatchHeader* header) except -1
+    cdef int add_entries(self, const BatchHeader* headers, int64_t count, int64_t* indexed) except -1
+    cdef int cut(self, int64_t position, int64_t offset) except -1
+    cdef int shrink(self, int64_t position) except -1

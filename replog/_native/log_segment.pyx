@@ -1,0 +1,404 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+"""One data file of the log with its offset, time and transaction index (facts 3).
+
+The data file holds the truth; the indexes are derived and are rebuilt, unasked, when one is missing,
+fails its check or leads to a place that is no batch. Files open on first use, so that opening a log of
+a thousand segments costs a thousand names. A segment does not know its neighbours, the epochs or the
+producers: the log does. After a crash the data file may end in a torn batch, and the indexes may be
+anything; `log_recovery` puts both right.
+"""
+
+from libc.limits cimport INT_MAX
+from libc.stdint cimport int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+from replog._native.batch_format cimport HEADER_BYTES
+from replog._native.batch_set cimport BatchSet, PendingBatch
+from replog._native.mapped_file cimport FileView, MappedFile, iovec
+from replog._native.offset_index cimport OffsetIndex
+from replog._native.record_batch cimport (
+    BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, describe, parse_header, scan_batches,
+)
+from replog._native.time_index cimport TimeIndex
+
+from replog.errors import CorruptBatchError
+
+from replog._native import mapped_file
+from replog._native.transaction_index import TransactionIndex
+
+cdef enum:
+    SCAN_CHUNK = 1024
+
+
+cdef class LogSegment:
+    def __init__(self, str directory, int64_t base_offset, *, int64_t index_interval_bytes,
+                 int64_t index_bytes_max, int64_t map_bytes, bint missing_index=False,
+                 int64_t created_ms=-1):
+        self.base_offset = base_offset
+        self.prefix = f"{directory}/{base_offset:020d}"
+        self.index_interval_bytes = index_interval_bytes
+        self.index_bytes_max = index_bytes_max
+        self.map_bytes = map_bytes
+        self.missing_index = missing_index
+        self.largest_timestamp = -1
+        self.largest_timestamp_offset = -1
+        self.first_timestamp = -1
+        self.created_ms = created_ms
+
+    def create(self):
+        """Make the (empty) data file and indexes of a new segment; nothing is synced."""
+        self.file = MappedFile(self.prefix + ".log", writable=True, create=True)
+        self.offsets = OffsetIndex(self.prefix + ".index", self.base_offset, self.index_bytes_max)
+        self.times = TimeIndex(self.prefix + ".timeindex", self.base_offset, self.index_bytes_max)
+        self.offsets.reset()
+        self.times.reset()
+        self.indexes_checked = True
+        self.timestamp_known = True
+
+    cdef int open(self) except -1:
+        if self.file is None:
+            self.file = MappedFile(self.prefix + ".log", writable=True)
+        return 0
+
+    cdef int open_indexes(self) except -1:
+        if self.indexes_checked:
+            return 0
+        self.open()
+        if self.offsets is None:
+            self.offsets = OffsetIndex(
+                self.prefix + ".index", self.base_offset, self.index_bytes_max
+            )
+            self.times = TimeIndex(
+                self.prefix + ".timeindex", self.base_offset, self.index_bytes_max
+            )
+        if self.missing_index or not self.offsets.check() or not self.times.check() or (
+            self.offsets.entry_count and self.offsets.last_position >= self.file.size_bytes
+        ):
+            self.rebuild_indexes()
+        self.indexes_checked = True
+        return 0
+
+    cdef int open_timestamp(self) except -1:
+        """Largest timestamp from the last time entry, as Kafka loads it; -1 if there is none."""
+        if not self.timestamp_known:
+            self.open_indexes()
+            if not self.timestamp_known:
+                self.largest_timestamp = self.times.last_timestamp if self.times.entry_count else -1
+                self.largest_timestamp_offset = (
+                    self.times.last_offset if self.times.entry_count else self.base_offset
+                )
+                self.timestamp_known = True
+        return 0
+
+    @property
+    def path(self):
+        return self.prefix + ".log"
+
+    @property
+    def size_bytes(self):
+        """Bytes of the data file that are whole."""
+        self.open()
+        return self.file.size_bytes
+
+    @property
+    def max_timestamp(self):
+        """Largest timestamp in ms, -1 for none."""
+        self.open_timestamp()
+        return self.largest_timestamp
+
+    @property
+    def modified_ms(self):
+        """When the data file was last written, as the file system tells it at open."""
+        self.open()
+        return self.file.modified_ms
+
+    @property
+    def offset_index(self):
+        self.open_indexes()
+        return self.offsets
+
+    @property
+    def time_index(self):
+        self.open_indexes()
+        return self.times
+
+    @property
+    def transaction_index(self):
+        if self.aborts is None:
+            self.aborts = TransactionIndex(self.prefix + ".txnindex", self.base_offset)
+        return self.aborts
+
+    cdef bint must_roll(self, BatchSet batches, int64_t last_offset, int64_t segment_bytes,
+                        int64_t segment_ms, int64_t now_ms) except -1:
+        """Facts 3.4. The clock is record time where the records have one."""
+        cdef BatchHeader first
+        cdef int64_t waited
+        self.open_indexes()
+        if last_offset - self.base_offset > INT_MAX:
+            return True
+        if self.file.size_bytes > segment_bytes - batches.length_bytes:
+            return True
+        if self.file.size_bytes == 0:
+            return self.offsets.full or self.times.full
+        if self.offsets.full or self.times.full:
+            return True
+        if self.first_timestamp < 0 and self.find(self.base_offset, &first):
+            self.first_timestamp = first.max_timestamp
+        if self.first_timestamp >= 0:
+            waited = batches.max_timestamp - self.first_timestamp
+        else:
+            waited = now_ms - self.created_ms
+        return waited > segment_ms
+
+    cdef int append(self, BatchSet batches) except -1:
+        """Write the batches, then index them (18.1: batch by batch). Raises what the file raises."""
+        cdef int64_t position = self.file.size_bytes
+        cdef int64_t number
+        cdef BatchHeader* header
+        self.open_timestamp()
+        self.file.append(batches.parts, batches.part_count, batches.length_bytes)
+        if position == 0:
+            self.first_timestamp = batches.max_timestamp
+        for number in range(batches.count):
+            header = &batches.batches[number].header
+            header.position = position
+            if header.max_timestamp > self.largest_timestamp:
+                self.largest_timestamp = header.max_timestamp
+                self.largest_timestamp_offset = header.last_offset
+            if self.bytes_since_entry > self.index_interval_bytes:
+                self.offsets.append(header.last_offset, position)
+                self.times.maybe_append(
+                    self.largest_timestamp, self.largest_timestamp_offset, False
+                )
+                self.bytes_since_entry = 0
+            self.bytes_since_entry += header.size_bytes
+            position += header.size_bytes
+        return 0
+
+    cdef int find(self, int64_t offset, BatchHeader* header) except -1:
+        cdef int64_t floor = self.base_offset
+        cdef int64_t position
+        cdef const uint8_t* bytes
+        self.open_indexes()
+        position = self.offsets.lookup(offset, &floor)
+        if position:
+            # An entry is trusted only if it leads to a batch that can hold what it claims.
+            bytes = self.file.map(max(self.map_bytes, self.file.size_bytes))
+            if (
+                position > self.file.size_bytes - HEADER_BYTES
+                or parse_header(
+                    bytes + position, self.file.size_bytes - position, position, header
+                ) != BATCH_OK
+                or header.base_offset > floor or header.base_offset < self.base_offset
+                or header.base_offset > offset
+            ):
+                self.rebuild_indexes()
+                position = self.offsets.lookup(offset, &floor)
+        return self.walk(offset, position, self.base_offset, header)
+
+    cdef int walk(self, int64_t offset, int64_t position, int64_t floor, BatchHeader* header) except -1:
+        """First batch from `position` on with last_offset >= offset; floor: least base offset."""
+        cdef int64_t end = self.file.size_bytes
+        cdef int outcome = BATCH_OK
+        cdef const uint8_t* bytes
+        if position >= end:
+            return 0
+        # The GIL stays held: a truncation from another thread must not shorten the file meanwhile.
+        bytes = self.file.map(max(self.map_bytes, end))
+        while position < end:
+            outcome = parse_header(bytes + position, end - position, position, header)
+            if outcome == BATCH_OK and header.base_offset < floor:
+                outcome = BATCH_BAD_OFFSET
+            if outcome != BATCH_OK or header.last_offset >= offset:
+                break
+            floor = header.last_offset + 1
+            position += header.size_bytes
+        if outcome != BATCH_OK:
+            self.refuse(outcome, position)
+        return position < end
+
+    def refuse(self, int outcome, int64_t position):
+        """Raise CorruptBatchError for damage at `position` of the data file."""
+        raise CorruptBatchError(
+            f"expected a whole record batch at byte {position} of {self.path}, found damage: "
+            f"{describe(outcome)}; the bytes below are good, repair the file from a replica",
+            path=self.path, position=position, offset=self.base_offset,
+        )
+
+    def view(self, int64_t position, int64_t length_bytes):
+        """A pinned view of file bytes [position, position + length_bytes)."""
+        self.open()
+        self.file.map(max(self.map_bytes, self.file.size_bytes))
+        return self.file.view(position, length_bytes)
+
+    cdef int add_entries(self, const BatchHeader* headers, int64_t count, int64_t* indexed) except -1:
+        """Index batches of a walk over the whole file (facts 3.5); *indexed: the last one's place."""
+        cdef int64_t number
+        cdef const BatchHeader* header
+        for number in range(count):
+            header = headers + number
+            if header.max_timestamp > self.largest_timestamp:
+                self.largest_timestamp = header.max_timestamp
+                self.largest_timestamp_offset = header.last_offset
+            if self.first_timestamp < 0:
+                self.first_timestamp = header.max_timestamp
+            if header.position - indexed[0] > self.index_interval_bytes:
+                self.offsets.append(header.last_offset, header.position)
+                self.times.maybe_append(
+                    self.largest_timestamp, self.largest_timestamp_offset, False
+                )
+                indexed[0] = header.position
+        return 0
+
+    def reset_indexes(self):
+        """Empty both indexes and what was derived of timestamps, ahead of a walk that refills them."""
+        self.open()
+        if self.offsets is None:
+            self.offsets = OffsetIndex(
+                self.prefix + ".index", self.base_offset, self.index_bytes_max
+            )
+            self.times = TimeIndex(
+                self.prefix + ".timeindex", self.base_offset, self.index_bytes_max
+            )
+        self.offsets.reset()
+        self.times.reset()
+        self.missing_index = False
+        self.indexes_checked = True
+        self.timestamp_known = True
+        self.largest_timestamp = -1
+        self.largest_timestamp_offset = -1
+        self.first_timestamp = -1
+        self.bytes_since_entry = 0
+
+    def rebuild_indexes(self):
+        """Make both indexes anew from the data file, which must be whole to its end."""
+        cdef BatchHeader* headers
+        cdef int64_t position = 0, found = 0, end = 0, indexed = 0, last = self.base_offset - 1
+        cdef int outcome = BATCH_OK
+        cdef const uint8_t* bytes
+        cdef int64_t size
+        self.reset_indexes()
+        size = self.file.size_bytes
+        if size == 0:
+            return
+        bytes = self.file.map(max(self.map_bytes, size))
+        headers = <BatchHeader*> malloc(SCAN_CHUNK * sizeof(BatchHeader))
+        if headers == NULL:
+            raise MemoryError
+        try:
+            while position < size and outcome == BATCH_OK:
+                # With the GIL held, as in walk(): rare, and nothing may append meanwhile.
+                outcome = scan_batches(
+                    bytes + position, size - position, position, True, False, last, -1,
+                    headers, SCAN_CHUNK, &found, &end,
+                )
+                self.add_entries(headers, found, &indexed)
+                if found:
+                    last = headers[found - 1].last_offset
+                position += end
+        finally:
+            free(headers)
+        if outcome != BATCH_OK:
+            self.refuse(outcome, position)
+        self.close_times()
+
+    def close_times(self):
+        """Add the time index's closing entry: the largest timestamp must be findable (facts 3.2)."""
+        self.open_timestamp()
+        if self.largest_timestamp >= 0:
+            self.times.maybe_append(self.largest_timestamp, self.largest_timestamp_offset, True)
+
+    def next_offset(self):
+        """The offset behind the last batch; the base offset if there is none."""
+        cdef BatchHeader header
+        cdef int64_t position, floor = self.base_offset
+        cdef int64_t last = self.base_offset - 1
+        self.open_indexes()
+        if self.file.size_bytes == 0:
+            return self.base_offset
+        position = self.offsets.last_position if self.offsets.entry_count else 0
+        if position and (
+            not self.find(self.offsets.last_offset, &header)
+            or header.last_offset != self.offsets.last_offset
+        ):
+            self.rebuild_indexes()
+            position = self.offsets.last_position if self.offsets.entry_count else 0
+        while position < self.file.size_bytes and self.walk(floor, position, floor, &header):
+            last = header.last_offset
+            floor = last + 1
+            position = header.position + header.size_bytes
+        return last + 1
+
+    cdef int cut(self, int64_t position, int64_t offset) except -1:
+        """Cut the data file at `position` and the indexes at `offset` (facts 4.6)."""
+        self.open_indexes()
+        self.offsets.truncate_to(offset)
+        self.times.truncate_to(offset)
+        self.transaction_index.truncate_to(offset)
+        self.shrink(position)
+        self.bytes_since_entry = 0
+        self.timestamp_known = False
+        self.open_timestamp()
+        if position == 0:
+            self.first_timestamp = -1
+        return 0
+
+    cdef int shrink(self, int64_t position) except -1:
+        """Shorten the file; where a view reaches past the cut, by a new file in its place.
+
+        A mapped page behind a file's end kills the reader with SIGBUS, so the old file keeps its
+        length, without a name, until its last view is gone. A crash before the rename leaves the old
+        file and a `.cleaned` one, which opening deletes.
+        """
+        cdef MappedFile kept
+        cdef iovec part
+        cdef FileView prefix
+        if not self.file.pinned_past(position):
+            self.file.truncate(position)
+            return 0
+        kept = MappedFile(self.path + ".cleaned", writable=True, create=True)
+        kept.truncate(0)
+        if position:
+            prefix = self.view(0, position)
+            part.iov_base = <void*> prefix.address
+            part.iov_len = position
+            kept.append(&part, 1, position)
+        kept.flush()
+        kept.close()
+        mapped_file.rename(self.path + ".cleaned", self.path)
+        self.file.close()
+        self.file = MappedFile(self.path, writable=True)
+        return 0
+
+    def seal(self):
+        """Finish an active segment that is rolled: closing time entry, index tails written out."""
+        self.close_times()
+        self.offsets.write_out()
+        self.times.write_out()
+
+    def flush(self):
+        """Sync the data file and the side files; durable on return."""
+        self.open()
+        self.file.flush()
+        if self.offsets is not None:
+            self.offsets.flush()
+            self.times.flush()
+        if self.aborts is not None:
+            self.aborts.flush()
+
+    def flush_records(self):
+        """Sync the data file alone: what an acknowledgement needs."""
+        self.open()
+        self.file.flush()
+
+    def close(self):
+        """Write out what is in memory and give the files back; views stay readable."""
+        if self.indexes_checked and not self.missing_index:
+            self.seal()
+        if self.offsets is not None:
+            self.offsets.close()
+            self.times.close()
+        if self.aborts is not None:
+            self.aborts.close()
+        if self.file is not None:
+            self.file.close()

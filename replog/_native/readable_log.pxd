@@ -1,0 +1,33 @@
+# The read side of a log: its segments in order and the offsets that bound what may be read.
+
+from libc.stdint cimport int64_t, uint8_t
+
+from replog._native.log_segment cimport LogSegment
+from replog._native.mapped_file cimport FileView
+from replog._native.producer_state cimport ProducerState
+from replog._native.record_batch cimport BatchHeader
+
+cdef class LogSlice:
+    cdef FileView bytes_view             # None for an empty slice
+    cdef readonly int64_t start_offset   # as asked for; the first batch may begin below it
+    cdef readonly int64_t segment_base_offset
+    cdef readonly int64_t position       # byte place in the segment's data file
+    cdef readonly int64_t size_bytes     # the last batch may be cut
+    cdef readonly bint first_batch_incomplete
+    cdef readonly str path
+
+cdef class ReadableLog:
+    cdef readonly str path
+    # Replaced whole, never changed: a reader keeps the tuple it took.
+    # Invariant: bases[i] == segments[i].base_offset, strictly increasing; the last one is active.
+    cdef readonly tuple segments
+    cdef tuple bases
+    # Invariant: log_start_offset <= last stable offset <= high watermark <= log_end_offset.
+    cdef readonly int64_t log_start_offset
+    cdef readonly int64_t log_end_offset    # moved last in an append, first in a truncation
+    cdef int64_t watermark                  # -1: nobody else holds a copy, it follows log_end_offset
+    cdef ProducerState producers
+
+    cdef int64_t floor_place(self, int64_t offset) except -1
+    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound) except -1
+    cdef object first_at(self, LogSegment segment, BatchHeader* header, int64_t timestamp)

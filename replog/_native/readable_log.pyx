@@ -1,0 +1,228 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+"""The read side of a log (facts 4.2, 4.3): where an offset or a timestamp is, and views of the bytes.
+
+Readers take no lock. They take the tuple of segments and the log end once, in that order reversed by
+the writer: an append moves the log end last, a truncation first, so that a reader never looks behind
+what is whole. A LogSlice pins its range of the mapping for as long as it, or a buffer of it, lives.
+"""
+
+from bisect import bisect_right
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.stdint cimport int64_t, uint8_t
+
+from replog._native.log_segment cimport LogSegment
+from replog._native.mapped_file cimport FileView
+from replog._native.producer_state cimport ProducerState
+from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
+
+from replog.errors import OffsetOutOfRangeError
+
+from replog._native import record_decoder
+
+cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
+
+
+cdef class LogSlice:
+    """Whole batches from one segment, as a read-only buffer over the mapping; empty if there are none.
+
+    The first batch holds start_offset and may begin below it; the last may be cut by max_bytes.
+    """
+
+    def __init__(self, int64_t start_offset, int64_t segment_base_offset, int64_t position,
+                 int64_t size_bytes, bint first_batch_incomplete, FileView bytes_view, str path):
+        self.start_offset = start_offset
+        self.segment_base_offset = segment_base_offset
+        self.position = position
+        self.size_bytes = size_bytes
+        self.first_batch_incomplete = first_batch_incomplete
+        self.bytes_view = bytes_view
+        self.path = path
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        cdef const uint8_t* address = b""
+        if self.bytes_view is not None:
+            address = self.bytes_view.address
+        PyBuffer_FillInfo(buffer, self, <void*> address, self.size_bytes, True, flags)
+
+    def __len__(self):
+        return self.size_bytes
+
+    @property
+    def end_offset(self):
+        """Exclusive end of the whole batches; start_offset if there is none."""
+        cdef BatchHeader header
+        cdef int64_t at = 0, end = self.start_offset
+        while at < self.size_bytes and parse_header(
+            self.bytes_view.address + at, self.size_bytes - at, at, &header
+        ) == BATCH_OK:
+            end = header.last_offset + 1
+            at += header.size_bytes
+        return end
+
+    def to_arrow(self, *, end_offset=OFFSET_MAX, columns=None, zero_copy=False, **options):
+        """The records of [start_offset, end_offset) as an Arrow RecordBatch; see record_decoder."""
+        return record_decoder.decode_arrow(
+            self, start_offset=self.start_offset, end_offset=end_offset, columns=columns,
+            zero_copy=zero_copy, path=self.path, position=self.position, **options,
+        )
+
+    def records(self, *, end_offset=OFFSET_MAX, **options):
+        """Iterate the records of [start_offset, end_offset), decoding one batch at a time."""
+        return record_decoder.iter_records(
+            self, start_offset=self.start_offset, end_offset=end_offset, path=self.path,
+            position=self.position, **options,
+        )
+
+
+cdef class ReadableLog:
+    @property
+    def high_watermark(self):
+        """Exclusive: offsets below it are committed. Follows log_end_offset where nobody set it."""
+        return self.log_end_offset if self.watermark < 0 else self.watermark
+
+    @property
+    def follows_high_watermark(self):
+        """Whether somebody has set the high watermark: other replicas decide what is committed."""
+        return self.watermark >= 0
+
+    @property
+    def last_stable_offset(self):
+        """Exclusive end of what read_committed may read."""
+        cdef int64_t bound = self.high_watermark
+        unstable = self.producers.first_unstable_offset(bound)
+        return bound if unstable is None else min(bound, max(unstable, self.log_start_offset))
+
+    @property
+    def active_segment(self):
+        return self.segments[len(self.segments) - 1]
+
+    @property
+    def size_bytes(self):
+        """Bytes of all data files together."""
+        return sum(segment.size_bytes for segment in self.segments)
+
+    cdef int64_t floor_place(self, int64_t offset) except -1:
+        """Place of the last segment with base_offset <= offset; 0 if there is none."""
+        cdef int64_t place = bisect_right(self.bases, offset) - 1
+        return place if place > 0 else 0
+
+    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound) except -1:
+        """Byte place in segment `place` behind which nothing below `bound` lies."""
+        cdef LogSegment segment = self.segments[place]
+        cdef BatchHeader header
+        segment.open()
+        if bound >= self.log_end_offset or (
+            place + 1 < len(self.bases) and bound >= self.bases[place + 1]
+        ):
+            return segment.file.size_bytes
+        return header.position if segment.find(bound, &header) else segment.file.size_bytes
+
+    def read(self, int64_t start_offset, int64_t max_bytes=1048576, *, end_offset=None,
+             bint min_one_message=True):
+        """A LogSlice from the batch that holds start_offset, within one segment.
+
+        Reads below end_offset (exclusive; None: the log end) and about max_bytes: the last batch may be
+        cut there, but with min_one_message the first is whole however large. Empty where nothing is
+        below the bound. Raises OffsetOutOfRangeError outside [log_start_offset, log_end_offset].
+        Source: Kafka's UnifiedLog.read (facts 4.2).
+        """
+        cdef int64_t log_end = self.log_end_offset
+        cdef int64_t bound = log_end if end_offset is None else min(<int64_t> end_offset, log_end)
+        cdef LogSegment segment
+        cdef BatchHeader header
+        cdef Py_ssize_t place
+        cdef int64_t limit, length
+        cdef bint incomplete
+        if start_offset < self.log_start_offset or start_offset > log_end:
+            raise OffsetOutOfRangeError(
+                f"expected an offset in [{self.log_start_offset}, {log_end}] of {self.path}, found "
+                f"{start_offset}; read from one of the two ends",
+                path=self.path, offset=start_offset,
+            )
+        place = self.floor_place(start_offset)
+        if start_offset >= bound:
+            return self.empty_slice(start_offset)
+        while place < len(self.segments):
+            segment = self.segments[place]
+            if segment.find(start_offset, &header):
+                if header.base_offset >= bound:
+                    return self.empty_slice(start_offset)
+                limit = self.bound_position(place, bound)
+                incomplete = header.size_bytes > max_bytes and not min_one_message
+                length = max(max_bytes, header.size_bytes) if min_one_message else max_bytes
+                length = max(min(length, limit - header.position), 0)
+                return LogSlice(
+                    start_offset, segment.base_offset, header.position, length, incomplete,
+                    segment.view(header.position, length) if length else None, segment.path,
+                )
+            place += 1
+        return self.empty_slice(start_offset)
+
+    def empty_slice(self, int64_t start_offset):
+        """What a read answers where there is nothing to read yet."""
+        cdef LogSegment segment = self.segments[self.floor_place(start_offset)]
+        cdef BatchHeader header
+        cdef int64_t position
+        segment.open()
+        position = segment.file.size_bytes
+        if start_offset < self.log_end_offset and segment.find(start_offset, &header):
+            position = header.position
+        return LogSlice(start_offset, segment.base_offset, position, 0, False, None, segment.path)
+
+    def offset_for_timestamp(self, int64_t timestamp):
+        """(timestamp, offset, leader_epoch) of the first record at or after `timestamp` ms, or None.
+
+        Only offsets from log_start_offset on count. Source: Kafka's ListOffsets (facts 4.3).
+        """
+        cdef LogSegment segment
+        cdef int64_t found_timestamp = 0, floor = self.log_start_offset
+        cdef BatchHeader header
+        for segment in self.segments:
+            segment.open_timestamp()
+            largest = segment.largest_timestamp
+            if largest < 0:
+                largest = segment.modified_ms
+            if largest < timestamp:
+                continue
+            floor = max(self.log_start_offset, segment.times.lookup(timestamp, &found_timestamp))
+            while segment.find(floor, &header):
+                if header.max_timestamp >= timestamp:
+                    found = self.first_at(segment, &header, timestamp)
+                    if found is not None:
+                        return found
+                floor = header.last_offset + 1
+        return None
+
+    cdef object first_at(self, LogSegment segment, BatchHeader* header, int64_t timestamp):
+        columns = record_decoder.decode_arrow(
+            segment.view(header.position, header.size_bytes),
+            start_offset=self.log_start_offset, columns=("offset", "timestamp"),
+            include_control=True, path=segment.path, position=header.position,
+        )
+        stamps = columns.column("timestamp").cast("int64").to_numpy(zero_copy_only=False)
+        places = (stamps >= timestamp).nonzero()[0]
+        if not len(places):
+            return None
+        offset = columns.column("offset")[int(places[0])].as_py()
+        return int(stamps[places[0]]), offset, header.leader_epoch
+
+    def offset_of_max_timestamp(self):
+        """(timestamp, offset, leader_epoch) of the first record with the largest timestamp, or None."""
+        cdef LogSegment segment
+        cdef int64_t largest = -1
+        for segment in self.segments:
+            segment.open_timestamp()
+            largest = max(largest, segment.largest_timestamp)
+        return self.offset_for_timestamp(largest) if largest >= 0 else None
+
+    def aborted_transactions(self, int64_t start_offset, int64_t end_offset):
+        """Aborted transactions that overlap offsets [start_offset, end_offset), from the .txnindex."""
+        cdef LogSegment segment
+        found = []
+        for segment in self.segments[self.floor_place(start_offset):]:
+            collected, complete = segment.transaction_index.collect_aborted(start_offset, end_offset)
+            found.extend(collected)
+            if complete:
+                break
+        return found

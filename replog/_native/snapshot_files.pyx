@@ -1,0 +1,68 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+"""The `.snapshot` files of a log: producer state up to the offset in the file's name (facts 2.4).
+
+Each is checked by its own CRC and can be made again from the log, so none is synced: a torn one is
+deleted and an earlier one, or the whole log, is replayed instead.
+"""
+
+import os
+
+from libc.stdint cimport int64_t
+
+from replog.errors import CorruptFileError
+
+from replog._native import mapped_file
+
+SUFFIX = ".snapshot"
+
+
+def snapshot_path(str directory, int64_t offset):
+    """Path of the snapshot of everything below `offset`."""
+    return f"{directory}/{offset:020d}{SUFFIX}"
+
+
+def snapshot_offsets(str directory):
+    """Offsets that snapshots in `directory` are named by, ascending."""
+    return sorted(
+        int(name[:-len(SUFFIX)])
+        for name in os.listdir(directory)
+        if name.endswith(SUFFIX) and name[:-len(SUFFIX)].isdecimal()
+    )
+
+
+def write_snapshot(str directory, int64_t offset, bytes content):
+    """Write the snapshot of everything below `offset`; not durable on return."""
+    file = mapped_file.MappedFile(snapshot_path(directory, offset), writable=True, create=True)
+    file.truncate(0)
+    file.append_bytes(content)
+    file.close()
+
+
+def remove_snapshots(str directory, *, int64_t above=-1, int64_t below=-1, keep=()):
+    """Remove snapshots with offset > above (if given) or < below (if given), but not those to keep."""
+    removed = 0
+    for offset in snapshot_offsets(directory):
+        gone = (above >= 0 and offset > above) or (below >= 0 and offset < below)
+        if gone and offset not in keep:
+            mapped_file.remove(snapshot_path(directory, offset))
+            removed += 1
+    return removed
+
+
+def load_latest(str directory, object producers, int64_t low, int64_t high, int64_t now_ms):
+    """Load the newest usable snapshot with low <= offset <= high into `producers`.
+
+    Returns its offset, or -1 if there is none and the log must be replayed from `low`. Damaged ones
+    are deleted.
+    """
+    for offset in reversed(snapshot_offsets(directory)):
+        if not low <= offset <= high:
+            continue
+        path = snapshot_path(directory, offset)
+        try:
+            producers.load_snapshot(mapped_file.read_file(path), now_ms, path)
+        except CorruptFileError:
+            mapped_file.remove(path)
+            continue
+        return offset
+    return -1

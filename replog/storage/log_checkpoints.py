@@ -1,0 +1,102 @@
+"""What a partition's log keeps outside its segments: offsets that bound it, and how it was stopped.
+
+A partition directory that stands alone holds these files itself; one inside a log directory shares
+those of the directory (`log_directory.py`). The formats are Kafka's either way (facts 2.3).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from replog._native.mapped_file import FileLock
+from replog.storage.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
+from replog.storage.clean_shutdown import (
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
+
+if TYPE_CHECKING:
+    from replog.types import TopicPartition
+
+LOCK_FILE = ".lock"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CheckpointedOffsets:
+    """Offsets as they were checkpointed; high_watermark None where nobody else holds a copy."""
+
+    clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int | None = None
+
+
+class LogCheckpoints(Protocol):
+    """Where a PartitionLog keeps its offsets. Each write is durable on return."""
+
+    def write_recovery_point(self, offset: int) -> None: ...
+    def write_log_start_offset(self, offset: int) -> None: ...
+    def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
+        """The log is flushed and closed with these offsets."""
+
+    def release(self) -> None:
+        """Give up the lock; nothing is written."""
+
+
+class BareCheckpoints:
+    """Checkpoint files inside the partition directory, held under its own lock."""
+
+    def __init__(self, directory: str, topic_partition: TopicPartition) -> None:
+        """Raises LogDirectoryLockedError if another Log has the directory open."""
+        self._directory = directory
+        self._topic_partition = topic_partition
+        self._lock = FileLock(os.path.join(directory, LOCK_FILE))
+
+    def take(self, *, fresh: bool) -> CheckpointedOffsets:
+        """Read what the last stop left, and mark the directory as in use (not clean)."""
+        clean = fresh or read_clean_shutdown(self._directory) is not None
+        # Gone before the log loads: a crash while loading is an unclean stop, too.
+        remove_clean_shutdown(self._directory)
+        return CheckpointedOffsets(
+            clean=clean,
+            recovery_point=self._read(RECOVERY_POINT_CHECKPOINT) or 0,
+            log_start_offset=self._read(LOG_START_OFFSET_CHECKPOINT) or 0,
+            high_watermark=self._read(HIGH_WATERMARK_CHECKPOINT),
+        )
+
+    def write_recovery_point(self, offset: int) -> None:
+        self._write(RECOVERY_POINT_CHECKPOINT, offset)
+
+    def write_log_start_offset(self, offset: int) -> None:
+        self._write(LOG_START_OFFSET_CHECKPOINT, offset)
+
+    def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
+        self._write(RECOVERY_POINT_CHECKPOINT, recovery_point)
+        if log_start_offset:
+            self._write(LOG_START_OFFSET_CHECKPOINT, log_start_offset)
+        if watermark is not None:
+            self._write(HIGH_WATERMARK_CHECKPOINT, watermark)
+        write_clean_shutdown(self._directory)
+
+    def release(self) -> None:
+        self._lock.release()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._directory, name)
+
+    def _read(self, name: str) -> int | None:
+        offsets = read_offset_checkpoint(self._path(name))
+        return None if offsets is None else offsets.get(self._topic_partition)
+
+    def _write(self, name: str, offset: int) -> None:
+        write_offset_checkpoint(self._path(name), {self._topic_partition: offset})
+

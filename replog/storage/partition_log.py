@@ -1,0 +1,358 @@
+"""`replog.Log`: one partition's log with its checkpoint files, and records in place of batches.
+
+The native Log owns segments, epochs and producers; this class keeps what must outlive a crash beside
+them (leader-epoch-checkpoint, partition.metadata, recovery point, log start) and turns values into
+batches and batches into Arrow tables. Who holds the checkpoints decides what the directory is: alone
+(`PartitionLog.open`) or one of many in a log directory (`LogDirectory`).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import pyarrow as pa
+
+from replog._native import record_batch, record_decoder, record_encoder
+from replog._native.log import Log
+from replog._native.log_recovery import RecoveryReport, load
+from replog._native.mapped_file import fsync_dir, make_dir
+from replog.config import LogConfig
+from replog.errors import CorruptFileError, UsageError
+from replog.storage.checkpoint_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    read_leader_epochs,
+    write_leader_epochs,
+)
+from replog.storage.kafka_uuid import random_uuid
+from replog.storage.log_checkpoints import BareCheckpoints, CheckpointedOffsets, LogCheckpoints
+from replog.storage.meta_properties import META_PROPERTIES
+from replog.storage.partition_metadata import (
+    PARTITION_METADATA,
+    read_topic_id,
+    write_topic_id,
+)
+from replog.types import (
+    Codec,
+    EpochEndOffset,
+    Isolation,
+    Record,
+    TimestampedOffset,
+    TopicPartition,
+)
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Callable, Iterator, Sequence
+
+    from replog._native.appendable_log import AppendResult
+    from replog._native.readable_log import LogSlice
+
+ARROW_SLICE_BYTES = 64 * 1024 * 1024
+RECORDS_SLICE_BYTES = 1024 * 1024
+RECOVERY_POINT_CHECKPOINT_MS = 60_000
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class PartitionLog(Log):
+    """One partition's log, open for writing. Use `open`, as a context manager.
+
+    Offsets are exclusive at their ends: records of [log_start_offset, log_end_offset) can be read.
+    One process writes at a time; any thread may call any method.
+    """
+
+    recovery_report: RecoveryReport
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: LogConfig,
+        checkpoints: LogCheckpoints,
+        offsets: CheckpointedOffsets,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        directory = os.fspath(path)
+        super().__init__(directory, config, clock=now_ms, jitter=random.randrange)
+        self.topic_partition = TopicPartition.parse(os.path.basename(directory))
+        self._checkpoints = checkpoints
+        self._persisted_recovery_point = offsets.recovery_point
+        self._persisted_at_ms = now_ms()
+        self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
+        self.topic_id = self._settle_topic_id()
+        self.recovery_report = load(
+            self,
+            clean=offsets.clean,
+            recovery_point=offsets.recovery_point,
+            log_start_offset=offsets.log_start_offset,
+            epoch_entries=self._read_epochs(),
+            high_watermark=offsets.high_watermark,
+            now_ms=now_ms(),
+            on_progress=on_progress,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Open the partition directory TOPIC-N at `path` for writing; it is created if missing.
+
+        After an unclean stop the tail is checked and a torn one is cut (`recovery_report` tells);
+        on_progress(done_bytes, total_bytes) follows that. Raises UsageError for another name or a
+        partition of a log directory, LogDirectoryLockedError, CorruptBatchError for damage in what
+        was synced, CorruptFileError.
+        """
+        directory = os.path.abspath(path)
+        topic_partition = TopicPartition.parse(os.path.basename(directory))
+        parent = os.path.dirname(directory)
+        if os.path.exists(os.path.join(parent, META_PROPERTIES)):
+            raise UsageError(
+                f"expected a partition directory that stands alone, found {directory} inside the "
+                f"log directory {parent}; open that with replog.LogDirectory",
+                path=directory,
+            )
+        fresh = not os.path.isdir(directory)
+        if fresh:
+            os.makedirs(parent, exist_ok=True)
+            make_dir(directory)
+            fsync_dir(parent)
+        fresh = fresh or not any(name.endswith(".log") for name in os.listdir(directory))
+        checkpoints = BareCheckpoints(directory, topic_partition)
+        try:
+            offsets = checkpoints.take(fresh=fresh)
+            return cls(
+                directory,
+                config or LogConfig(),
+                checkpoints,
+                offsets,
+                now_ms=now_ms,
+                on_progress=on_progress,
+            )
+        except BaseException:
+            checkpoints.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        # A failed log must not look clean: it is left as a crash would leave it.
+        self.close(flush=not self.failed)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    def close(self, *, flush: bool = True) -> None:
+        """Flush, close and mark the log clean. With flush=False: leave it as a crash would."""
+        if self.closed:
+            return
+        try:
+            super().close(flush=flush)
+            if flush:
+                watermark = self.high_watermark if self.follows_high_watermark else None
+                self._checkpoints.closed(self.log_end_offset, self.log_start_offset, watermark)
+        finally:
+            self._checkpoints.release()
+
+    def write_epochs(self) -> None:
+        write_leader_epochs(self._file(LEADER_EPOCH_CHECKPOINT), self.epoch_entries)
+
+    def lower_recovery_point(self, offset: int) -> None:
+        if self._persisted_recovery_point > offset:
+            self.write_recovery_point(offset)
+
+    def write_recovery_point(self, offset: int) -> None:
+        self._checkpoints.write_recovery_point(offset)
+        self._persisted_recovery_point = offset
+
+    def note_recovery_point(self, offset: int) -> None:
+        # As often as Kafka does: a recovery point that is too low only costs time at recovery.
+        now_ms = wall_clock_ms()
+        if now_ms - self._persisted_at_ms >= RECOVERY_POINT_CHECKPOINT_MS:
+            self._persisted_at_ms = now_ms
+            self.write_recovery_point(offset)
+
+    def checkpoint(self) -> None:
+        """Flush, and persist the recovery point now; durable on return."""
+        self.write_recovery_point(self.flush())
+
+    def write_log_start(self, offset: int) -> None:
+        self._checkpoints.write_log_start_offset(offset)
+
+    @property
+    def high_watermark(self) -> int:
+        """Exclusive: offsets below it are committed. Follows log_end_offset until somebody sets it."""
+        return super().high_watermark
+
+    @high_watermark.setter
+    def high_watermark(self, offset: int) -> None:
+        self.set_high_watermark(offset)
+
+    def append(
+        self,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        headers: Any = None,
+        *,
+        codec: Codec | None = None,
+        leader_epoch: int | None = None,
+    ) -> AppendResult:
+        """Append records given as columns; returns the offsets they were given.
+
+        values, keys: a sequence of bytes or None, an Arrow (chunked) array of binary or string, or a
+        numpy array of bytes; shape (records,). timestamps: ms since the epoch, one for all or (records,);
+        now if None. headers: per record a sequence of (name, bytes or None). codec: as the topic's
+        compression_type if None. All or nothing. Durable on return with flush_mode `commit`, else
+        after flush(). Raises UsageError for unequal lengths, and what append_as_leader raises.
+        """
+        now_ms = wall_clock_ms()
+        batches = record_encoder.encode(
+            values,
+            keys,
+            timestamps,
+            headers,
+            now_ms=now_ms,
+            codec=self._codec_of_topic if codec is None else int(codec),
+            level=self.config.compression_level,
+            batch_bytes_max=self._batch_bytes_max,
+        )
+        epoch = max(self.latest_epoch, 0) if leader_epoch is None else leader_epoch
+        if memoryview(batches).nbytes <= self.config.segment_bytes:
+            return self.append_as_leader(batches, epoch)
+        return self._append_in_parts(batches, epoch)
+
+    def _append_in_parts(self, batches: Any, leader_epoch: int) -> AppendResult:
+        """Append what no segment holds at once; what went in is cut again if the rest fails."""
+        view = memoryview(batches).cast("B")
+        start_offset = self.log_end_offset
+        headers = record_batch.scan(view, check_crc=False).headers
+        result = None
+        try:
+            for header in headers:
+                at = int(header["position"])
+                part = self.append_as_leader(view[at : at + int(header["size_bytes"])], leader_epoch)
+                result = result or part
+        except BaseException:
+            if not self.failed:
+                self.truncate_to(start_offset)
+            raise
+        if result is None:
+            raise UsageError(f"expected at least one record to append to {self.path}, found none")
+        return type(result)(start_offset, self.log_end_offset - 1, result.log_append_time_ms)
+
+    def to_arrow(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        zero_copy: bool = False,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+    ) -> pa.Table:
+        """Records of [start_offset, end_offset) as an Arrow table, one chunk per 64 MiB of log.
+
+        Columns: key, value, offset, timestamp (ms, UTC), timestamp_type, leader_epoch, headers.
+        zero_copy: values of uncompressed batches are views into the mapped segments. Reads no
+        further than `isolation` allows. Raises OffsetOutOfRangeError, CorruptBatchError.
+        """
+        tables = [
+            piece.to_arrow(
+                end_offset=bound, columns=columns, zero_copy=zero_copy, aborted=aborted
+            )
+            for piece, bound, aborted in self._slices(
+                start_offset, end_offset, ARROW_SLICE_BYTES, isolation
+            )
+        ]
+        if tables:
+            return pa.Table.from_batches(tables)
+        return record_decoder.schema(columns, zero_copy=zero_copy).empty_table()
+
+    def records(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+    ) -> Iterator[Record]:
+        """Iterate the records of [start_offset, end_offset), decoding a batch at a time."""
+        for piece, bound, aborted in self._slices(
+            start_offset, end_offset, RECORDS_SLICE_BYTES, isolation
+        ):
+            yield from piece.records(end_offset=bound, aborted=aborted, record_type=Record)
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.records()
+
+    def _slices(
+        self, start_offset: int | None, end_offset: int | None, size: int, isolation: Isolation
+    ) -> Iterator[tuple[LogSlice, int, Sequence[Any]]]:
+        offset = self.log_start_offset if start_offset is None else start_offset
+        bound = self._bound(isolation)
+        bound = bound if end_offset is None else min(end_offset, bound)
+        while True:
+            piece = self.read(offset, size, end_offset=bound)
+            if not piece.size_bytes:
+                return
+            aborted: Sequence[Any] = ()
+            if isolation is Isolation.TXN_COMMITTED:
+                aborted = self.aborted_transactions(offset, bound)
+            yield piece, bound, aborted
+            offset = piece.end_offset
+
+    def _bound(self, isolation: Isolation) -> int:
+        if isolation is Isolation.LOG_END:
+            return self.log_end_offset
+        if isolation is Isolation.TXN_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        """The first record at or after `timestamp` (ms), None if there is none."""
+        found = super().offset_for_timestamp(timestamp)
+        return None if found is None else TimestampedOffset(*found)
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """The largest epoch <= leader_epoch with its exclusive end; (-1, -1) if unknown."""
+        return EpochEndOffset(*super().end_offset_for_epoch(leader_epoch))
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """(leader_epoch, start_offset) of every epoch, ascending."""
+        return self.epoch_entries
+
+    @property
+    def _codec_of_topic(self) -> int:
+        names = {"producer": Codec.NONE, "uncompressed": Codec.NONE}
+        name = self.config.compression_type
+        return names[name] if name in names else Codec[name.upper()]
+
+    def _settle_topic_id(self) -> uuid.UUID:
+        path = self._file(PARTITION_METADATA)
+        topic_id = read_topic_id(path)
+        if topic_id is None:
+            topic_id = random_uuid()
+            write_topic_id(path, topic_id)
+        return topic_id
+
+    def _read_epochs(self) -> list[tuple[int, int]] | None:
+        try:
+            return read_leader_epochs(self._file(LEADER_EPOCH_CHECKPOINT))
+        except CorruptFileError:
+            # Derived from the batches: a damaged one is written anew.
+            return None
+
+    def _file(self, name: str) -> str:
+        return os.path.join(self.path, name)
