@@ -26,11 +26,14 @@ NATIVE_ORDER = (
     {
         "recorded_calls",
         "record_batch",
+        "record_walk",
         "compression",
         "slot_array",
         "producer_snapshot",
         "transaction_list",
     },
+    {"record_columns"},
+    {"arrow_batch", "batch_cursor"},
     {
         "record_encoder",
         "record_decoder",
