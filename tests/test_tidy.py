@@ -22,7 +22,8 @@ CODE = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 
 # A native module cimports or imports only modules of a line above its own.
 NATIVE_ORDER = (
-    {"batch_format", "crc32c", "mapped_file"},
+    {"batch_format", "crc32c", "file_system"},
+    {"mapped_file"},
     {
         "recorded_calls",
         "record_batch",
@@ -47,7 +48,7 @@ NATIVE_ORDER = (
     {"log"},
     {"log_recovery"},
 )
-SYSTEM_CALL_MODULES = {"mapped_file", "recorded_calls"}
+SYSTEM_CALL_MODULES = {"file_system", "mapped_file", "recorded_calls"}
 
 
 @functools.cache
@@ -330,7 +331,11 @@ def test_native_modules_have_no_clock_no_threads_and_no_environment():
         r"\s*(?:from|import|cimport)\s+(?:time|datetime|os|logging|threading|random|asyncio)\b"
     )
     # strerror and fsencode; codec objects are kept per thread.
-    excepted = {("mapped_file", "import os"), ("compression", "import threading")}
+    excepted = {
+        ("file_system", "import os"),
+        ("mapped_file", "import os"),
+        ("compression", "import threading"),
+    }
     none_of(
         [
             f"{name}:{number}: {line.strip()}"

@@ -1,35 +1,8 @@
-# The only module that opens, writes, maps, syncs, resizes and unlinks files.
+# Files of the engine: written by pwritev, read through a read-only mapping.
 
 from libc.stdint cimport int64_t, uint8_t
 
-cdef extern from "sys/uio.h" nogil:
-    cdef struct iovec:
-        void* iov_base
-        size_t iov_len
-
-cdef extern from "c/system_calls.h" nogil:
-    ctypedef struct replog_system_calls:
-        int (*open)(const char* path, int flags, int mode) noexcept nogil
-        int (*close)(int fd) noexcept nogil
-        ssize_t (*pwritev)(
-            int fd, const iovec* parts, int part_count, int64_t position
-        ) noexcept nogil
-        ssize_t (*pread)(int fd, void* into, size_t length, int64_t position) noexcept nogil
-        void* (*mmap)(int fd, size_t length) noexcept nogil
-        int (*munmap)(void* address, size_t length) noexcept nogil
-        int (*fstat)(int fd, int64_t* size_bytes, int64_t* modified_ms) noexcept nogil
-        int (*fdatasync)(int fd) noexcept nogil
-        int (*ftruncate)(int fd, int64_t size_bytes) noexcept nogil
-        int (*mkdir)(const char* path, int mode) noexcept nogil
-        int (*rename)(const char* source, const char* to) noexcept nogil
-        int (*unlink)(const char* path) noexcept nogil
-        int (*rmdir)(const char* path) noexcept nogil
-        int (*flock)(int fd, int operation) noexcept nogil
-        int (*fsync_dir)(const char* path) noexcept nogil
-    const replog_system_calls replog_real_system_calls
-
-# The table in use. Tests put another one here, before any file is open.
-cdef const replog_system_calls* system_calls
+from replog._native.file_system cimport iovec, replog_system_calls
 
 cdef class Mapping:
     # A read-only mapping; lives as long as any view of it, whatever becomes of the file.

@@ -29,6 +29,7 @@ cdef extern from "c/slot_search.h" nogil:
 cdef enum:
     SLOT_BYTES = 8
 
+SLOT_DTYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
 ENTRY_DTYPE = np.dtype([("offset", "<i8"), ("position", "<i8")])
 
 
@@ -65,8 +66,9 @@ cdef class OffsetIndex(SlotArray):
             or (self.entry_count and (offset <= self.last_offset or position <= self.last_position))
         ):
             raise InvariantViolation(
-                f"expected an entry behind ({self.last_offset}, {self.last_position}) of {self.path!r} that"
-                f" fits 31 bits; found ({offset}, {position}). This is a bug in replog.")
+                f"expected an entry behind ({self.last_offset}, {self.last_position}) of"
+                f" {self.path!r} that fits 31 bits; found ({offset}, {position}). This is a bug"
+                " in replog.")
         if self.full:
             return 0
         slot = self.room()
@@ -99,13 +101,13 @@ cdef class OffsetIndex(SlotArray):
         self.append(offset, position)
 
     def find(self, int64_t target) -> tuple[int, int]:
-        """(offset, position) of the entry with the greatest offset <= target, or (base_offset, 0)."""
+        """(offset, position) of the entry with the greatest offset <= target; (base_offset, 0)."""
         cdef int64_t found = 0
         position = self.lookup(target, &found)
         return found, position
 
     def lookup_many(self, targets) -> tuple:
-        """find() for each of an int64 array: (offsets, positions), both int64. Runs without the GIL."""
+        """find() for each of an int64 array: int64 arrays (offsets, positions). Drops the GIL."""
         cdef const int64_t[::1] wanted = np.ascontiguousarray(targets, dtype=np.int64)
         cdef Py_ssize_t count = wanted.shape[0]
         offsets = np.empty(count, dtype=np.int64)
@@ -147,8 +149,7 @@ cdef class OffsetIndex(SlotArray):
 
     def entries(self):
         """Every entry as a structured array (offset, position), both int64."""
-        raw = np.frombuffer(self.content(), dtype=np.dtype([("offset", ">i4"), ("position", ">i4")]))
-        entries = raw.astype(ENTRY_DTYPE)
+        entries = np.frombuffer(self.content(), dtype=SLOT_DTYPE).astype(ENTRY_DTYPE)
         entries["offset"] += self.base_offset
         return entries
 
@@ -180,7 +181,8 @@ cdef class OffsetIndex(SlotArray):
 
 cdef void search_many(
     const uint8_t* written, int64_t written_count, const uint8_t* tail, int64_t tail_count,
-    int64_t base_offset, const int64_t* targets, int64_t count, int64_t* offsets, int64_t* positions,
+    int64_t base_offset, const int64_t* targets, int64_t count,
+    int64_t* offsets, int64_t* positions,
 ) noexcept nogil:
     """Look up `count` targets, a group at a time, in the file's slots and then in the tail's."""
     cdef int64_t relative[SEARCH_LANES]

@@ -12,7 +12,7 @@ cdef class SlotArray:
     cdef int64_t capacity_slots            # entries at which it is full
     cdef int64_t slot_bytes
     cdef MappedFile file
-    cdef int64_t written_count             # slots in the file; the file may hold a foreign tail beyond
+    cdef int64_t written_count             # slots in the file; a foreign tail may follow them
     cdef bint whole                        # the file's size was a multiple of the slot
     cdef uint8_t* tail                     # slots [written_count, entry_count), not yet in the file
     cdef int64_t tail_room                 # slots that tail can hold

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""A file of fixed-size slots that only grows at its end: what the offset and time index are made of.
+"""A file of fixed-size slots that only grows at its end: what both indexes are made of.
 
     | slot 0 | slot 1 | ... | slot written_count - 1 |  tail in memory: up to 512 slots  |
 
@@ -12,7 +12,6 @@ A file that another program preallocated ends in zero slots; they are no entries
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
 
 from replog._native.mapped_file cimport MappedFile, iovec
 
@@ -37,7 +36,7 @@ cdef class SlotArray:
             slots = self.file.map(self.file.size_bytes)
             while count > 1 and self.is_zero(slots + (count - 1) * self.slot_bytes):
                 count -= 1
-            # One slot of zeros alone is an entry (timestamp 0 at the base); the first of many is not.
+            # A slot of zeros alone is an entry (timestamp 0 at the base), the first of many not.
             if count == 1 and self.file.size_bytes > self.slot_bytes and self.is_zero(slots):
                 count = 0
         self.written_count = count
@@ -69,7 +68,7 @@ cdef class SlotArray:
                 wanted = 2 * gathered if gathered else TAIL_SLOTS
                 grown = <uint8_t*>realloc(self.tail, wanted * self.slot_bytes)
                 if grown == NULL:
-                    raise MemoryError(f"expected {wanted * self.slot_bytes} bytes for {self.path!r}")
+                    raise MemoryError(f"expected room for {wanted} slots of {self.path!r}")
                 self.tail = grown
                 self.tail_room = wanted
         return self.tail + gathered * self.slot_bytes
@@ -82,14 +81,14 @@ cdef class SlotArray:
         """Address of a slot; valid until the next append, write, cut or close."""
         if not 0 <= number < self.entry_count:
             raise InvariantViolation(
-                f"expected an entry number in [0, {self.entry_count}) of {self.path!r}; found {number}."
-                " This is a bug in replog.")
+                f"expected an entry number in [0, {self.entry_count}) of {self.path!r};"
+                f" found {number}. This is a bug in replog.")
         if number >= self.written_count:
             return self.tail + (number - self.written_count) * self.slot_bytes
         return self.file.map(self.map_capacity()) + number * self.slot_bytes
 
     cdef int64_t map_capacity(self) noexcept:
-        """Bytes to map at once, so that a growing file is not mapped anew for each of its writes."""
+        """Bytes to map at once: more than there are, so that growth needs no new mapping."""
         return (self.written_count * self.slot_bytes // MIB + 1) * MIB
 
     cdef int write_tail(self) except -1:
@@ -106,7 +105,7 @@ cdef class SlotArray:
         return 0
 
     cdef int cut_file(self, int64_t count) except -1:
-        """Cut the file to `count` slots, by a new file where a running look-up still reads the old."""
+        """Cut the file to `count` slots; by a new file where a look-up still reads the old."""
         cdef iovec part
         cdef MappedFile fresh
         cdef int64_t kept_bytes = count * self.slot_bytes

@@ -32,6 +32,7 @@ cdef enum:
     SLOT_BYTES = 12
     NO_TIMESTAMP = -1
 
+SLOT_DTYPE = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 ENTRY_DTYPE = np.dtype([("timestamp", "<i8"), ("offset", "<i8")])
 
 
@@ -70,7 +71,8 @@ cdef class TimeIndex(SlotArray):
         ):
             raise InvariantViolation(
                 f"expected an entry at or behind ({self.last_timestamp}, {self.last_offset}) of"
-                f" {self.path!r} that fits 31 bits; found ({timestamp}, {offset}). This is a bug in replog.")
+                f" {self.path!r} that fits 31 bits; found ({timestamp}, {offset}). This is a bug in"
+                " replog.")
         if timestamp <= self.last_timestamp:
             return 0
         slot = self.room()
@@ -98,17 +100,17 @@ cdef class TimeIndex(SlotArray):
         return self.base_offset + slot_key4(slots + number * SLOT_BYTES + 8)
 
     def maybe_add(self, int64_t timestamp, int64_t offset, *, bint ignore_full=False) -> bool:
-        """maybe_append for callers in Python: largest timestamp (ms) of the records up to `offset`."""
+        """maybe_append for callers in Python: largest timestamp (ms) of what is up to `offset`."""
         return self.maybe_append(timestamp, offset, ignore_full) == 1
 
     def find(self, int64_t target) -> tuple[int, int]:
-        """(timestamp, offset) of the entry with the greatest timestamp <= target, or (-1, base_offset)."""
+        """(timestamp, offset) of the greatest timestamp <= target, or (-1, base_offset)."""
         cdef int64_t found = 0
         offset = self.lookup(target, &found)
         return found, offset
 
     def lookup_many(self, targets) -> tuple:
-        """find() for each of an int64 array: (timestamps, offsets), both int64. Runs without the GIL."""
+        """find() for each of an int64 array: int64 arrays (timestamps, offsets). Drops the GIL."""
         cdef const int64_t[::1] wanted = np.ascontiguousarray(targets, dtype=np.int64)
         cdef Py_ssize_t count = wanted.shape[0]
         timestamps = np.empty(count, dtype=np.int64)
@@ -150,8 +152,7 @@ cdef class TimeIndex(SlotArray):
 
     def entries(self):
         """Every entry as a structured array (timestamp, offset), both int64."""
-        raw = np.frombuffer(self.content(), dtype=np.dtype([("timestamp", ">i8"), ("offset", ">i4")]))
-        entries = raw.astype(ENTRY_DTYPE)
+        entries = np.frombuffer(self.content(), dtype=SLOT_DTYPE).astype(ENTRY_DTYPE)
         entries["offset"] += self.base_offset
         return entries
 
@@ -168,7 +169,8 @@ cdef class TimeIndex(SlotArray):
         cdef int64_t first_timestamp = slot_key8(first)
         cdef int64_t first_offset = self.base_offset + slot_key4(first + 8)
         if (
-            first_timestamp < 0 or first_offset < self.base_offset or self.last_offset < first_offset
+            first_timestamp < 0 or first_offset < self.base_offset
+            or self.last_offset < first_offset
             or self.last_timestamp - first_timestamp < self.entry_count - 1
         ):
             return False
@@ -181,7 +183,8 @@ cdef class TimeIndex(SlotArray):
 
 cdef void search_many(
     const uint8_t* written, int64_t written_count, const uint8_t* tail, int64_t tail_count,
-    int64_t base_offset, const int64_t* targets, int64_t count, int64_t* timestamps, int64_t* offsets,
+    int64_t base_offset, const int64_t* targets, int64_t count,
+    int64_t* timestamps, int64_t* offsets,
 ) noexcept nogil:
     """Look up `count` targets, a group at a time, in the file's slots and then in the tail's."""
     cdef int64_t found[SEARCH_LANES]

@@ -1,5 +1,5 @@
 /* Every system call of the engine, as one table of functions, so that tests can count, fail, delay,
- * tear and record each one. The table in use is mapped_file.system_calls; nothing else of replog
+ * tear and record each one. The table in use is file_system.system_calls; nothing else of replog
  * opens, writes, maps, syncs, resizes or unlinks a file.
  *
  * Each entry returns what its namesake returns: -1 and errno on failure. EINTR is the caller's. */

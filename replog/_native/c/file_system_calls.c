@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "system_calls.h"
-#include "mapped_file_calls.h"
+#include "file_system_calls.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-/* What mapped_file needs beside the table: which process a file belongs to.
+/* What file_system needs beside the table: which process a file belongs to.
  *
  * A child of fork() shares the parent's descriptors, so it must not write through them, and it must
  * not keep the parent's directory locks alive. Each fork raises replog_fork_generation in the
  * child. */
-#ifndef REPLOG_MAPPED_FILE_CALLS_H
-#define REPLOG_MAPPED_FILE_CALLS_H
+#ifndef REPLOG_FILE_SYSTEM_CALLS_H
+#define REPLOG_FILE_SYSTEM_CALLS_H
 
 extern int replog_fork_generation;
 
