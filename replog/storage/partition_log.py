@@ -28,9 +28,9 @@ from replog.storage.checkpoint_files import (
 )
 from replog.storage.kafka_uuid import random_uuid
 from replog.storage.log_checkpoints import BareCheckpoints, CheckpointedOffsets, LogCheckpoints
-from replog.storage.meta_properties import META_PROPERTIES
+from replog.storage.meta_properties import META_PROPERTIES_FILE
 from replog.storage.partition_metadata import (
-    PARTITION_METADATA,
+    PARTITION_METADATA_FILE,
     read_topic_id,
     write_topic_id,
 )
@@ -117,7 +117,7 @@ class PartitionLog(Log):
         directory = os.path.abspath(path)
         topic_partition = TopicPartition.parse(os.path.basename(directory))
         parent = os.path.dirname(directory)
-        if os.path.exists(os.path.join(parent, META_PROPERTIES)):
+        if os.path.exists(os.path.join(parent, META_PROPERTIES_FILE)):
             raise UsageError(
                 f"expected a partition directory that stands alone, found {directory} inside the "
                 f"log directory {parent}; open that with replog.LogDirectory",
@@ -340,7 +340,7 @@ class PartitionLog(Log):
         return names[name] if name in names else Codec[name.upper()]
 
     def _settle_topic_id(self) -> uuid.UUID:
-        path = self._file(PARTITION_METADATA)
+        path = self._file(PARTITION_METADATA_FILE)
         topic_id = read_topic_id(path)
         if topic_id is None:
             topic_id = random_uuid()
