@@ -1,0 +1,87 @@
+"""What the files and directories of a log directory are called, and which is which.
+
+A partition directory is NAME-N; a log directory holds partition directories. A log directory may
+itself be called NAME-N (`broker-1`), so it is told by what is inside.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Literal, NamedTuple
+
+from replog.errors import UsageError
+from replog.types import TopicPartition
+
+SEGMENT_NAME = re.compile(r"(\d{20})\.log\Z")
+_PARTITION_NAME = re.compile(r".+-\d+\Z")
+_RECORDS_NAME = re.compile(
+    r"(\d{20}\.log(\.\w+)?|\d{20}-\d{10}\.checkpoint|bootstrap\.checkpoint)\Z"
+)
+
+META_FILE = "meta.properties"
+PARTITION_METADATA_FILE = "partition.metadata"
+
+PathKind = Literal["log directory", "partition", "records", "side file"]
+
+
+class SegmentName(NamedTuple):
+    """A data file of a partition and the base offset in its name."""
+
+    base_offset: int
+    path: str
+
+
+def kind_of(path: str) -> PathKind:
+    """What `path` is, by its name and content. Raises UsageError if it is nothing of a log."""
+    if not os.path.lexists(path):
+        raise UsageError(f"expected a file or directory at {path}, found nothing; check the path")
+    if not os.path.isdir(path):
+        return "records" if _RECORDS_NAME.match(os.path.basename(path)) else "side file"
+    names = os.listdir(path)
+    if META_FILE in names or any(_is_partition(path, name) for name in names):
+        return "log directory"
+    if PARTITION_METADATA_FILE in names or any(SEGMENT_NAME.match(name) for name in names):
+        return "partition"
+    if _PARTITION_NAME.match(os.path.basename(os.path.abspath(path))):
+        return "partition"
+    raise UsageError(
+        f"expected a log directory (partition directories NAME-N inside) or a partition directory "
+        f"(segment files inside) at {path}, found neither; check the path"
+    )
+
+
+def _is_partition(parent: str, name: str) -> bool:
+    return bool(_PARTITION_NAME.match(name)) and os.path.isdir(os.path.join(parent, name))
+
+
+def partition_directories(path: str) -> list[str]:
+    """Partition directories of a log directory by name; deleted and stray ones are left out."""
+    return [
+        os.path.join(path, name) for name in sorted(os.listdir(path)) if _is_partition(path, name)
+    ]
+
+
+def topic_partition_of(path: str) -> TopicPartition:
+    """The partition that a partition directory, or a file in one, belongs to."""
+    directory = os.path.abspath(path)
+    if not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    name = os.path.basename(directory)
+    if name.endswith(("-delete", "-stray", "-future")) and "." in name:
+        name = name[: name.rindex(".")]
+    return TopicPartition.parse(name)
+
+
+def segment_names(path: str) -> list[SegmentName]:
+    """The segments of a partition directory by base offset, as its files stand now."""
+    matches = [SEGMENT_NAME.match(name) for name in os.listdir(path)]
+    return sorted(
+        SegmentName(int(match[1]), os.path.join(path, match[0])) for match in matches if match
+    )
+
+
+def checkpoint_home(path: str) -> str:
+    """Where the offset checkpoints of a partition directory stand: the log directory, or itself."""
+    parent = os.path.dirname(os.path.abspath(path))
+    return parent if os.path.exists(os.path.join(parent, META_FILE)) else path

@@ -1,0 +1,283 @@
+"""Read-only access to one partition directory, ours or Kafka's, live or not, from any process.
+
+Files are opened for reading, read by pread, never mapped and never locked, so nothing that the
+writer does can harm this process, and this process can harm nothing. What a reader sees is fixed
+when it is made or refreshed: [log_start_offset, end_offset), where the end is the high-watermark
+checkpoint or, without one, the end of what is whole. Records below the high watermark never change;
+what retention, truncation or compaction takes meanwhile raises LogTruncatedError (read again).
+"""
+
+from __future__ import annotations
+
+import bisect
+import os
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from replog._native.record_decoder import decode_arrow
+from replog.errors import LogTruncatedError, OffsetOutOfRangeError, UsageError
+from replog.reader import names, times
+from replog.reader.names import SegmentName
+from replog.reader.records import BATCH_ROWS, decode_chunks, segment_chunks
+from replog.reader.segment import CHUNK_BYTES, Chunk, Headers, SegmentReader
+from replog.reader.side_files import AbortedRange
+from replog.reader.splits import SplitRange, split_segment
+from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
+from replog.storage.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_offset_checkpoint,
+)
+from replog.types import Isolation, TimestampedOffset, TopicPartition
+
+
+class PartitionReader:
+    """A snapshot of one partition's extent, and reads inside it.
+
+    path, topic_partition: which partition. segments: its data files by base offset.
+    log_start_offset: first offset that may be read. log_end_offset: exclusive end of whole batches.
+    high_watermark: what the checkpoint says, None without one.
+    end_offset: exclusive end of reads that are not asked to pass it.
+    Invariant: log_start_offset <= end_offset <= log_end_offset.
+    """
+
+    topic_partition: TopicPartition
+    segments: tuple[SegmentName, ...]
+    log_start_offset: int
+    log_end_offset: int
+    end_offset: int
+    high_watermark: int | None
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        if not os.path.isdir(self.path):
+            raise UsageError(
+                f"expected a partition directory at {self.path}, found none; give a directory "
+                f"named TOPIC-N that holds segment files"
+            )
+        self.topic_partition = names.topic_partition_of(self.path)
+        self._walked: TransactionWalk | None = None
+        self._active_size_seen = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look at the directory again: new segments, new high watermark, new start."""
+        home = names.checkpoint_home(self.path)
+        # The checkpoint first: what it calls committed is in the files when they are looked at.
+        self.high_watermark = self._checkpointed(home, HIGH_WATERMARK_CHECKPOINT)
+        checkpointed_start = self._checkpointed(home, LOG_START_OFFSET_CHECKPOINT) or 0
+        self.segments = tuple(names.segment_names(self.path))
+        self._walked = None
+        if not self.segments:
+            self.log_start_offset = self.log_end_offset = self.end_offset = checkpointed_start
+            return
+        self.log_end_offset = self._find_end(home)
+        first = max(checkpointed_start, self.segments[0].base_offset)
+        self.log_start_offset = min(first, self.log_end_offset)
+        bound = self.log_end_offset
+        if self.high_watermark is not None:
+            bound = min(bound, self.high_watermark)
+        self.end_offset = max(bound, self.log_start_offset)
+
+    def _checkpointed(self, home: str, name: str) -> int | None:
+        offsets = read_offset_checkpoint(os.path.join(home, name)) or {}
+        return offsets.get(self.topic_partition)
+
+    def _find_end(self, home: str) -> int:
+        with SegmentReader(self.segments[-1]) as segment:
+            self._active_size_seen = segment.size()
+            tail = segment.tail()
+        if tail.problem is None:
+            return tail.end_offset
+        # Below the recovery point the bytes were synced, so what is missing is damage and no torn
+        # write. The end stays behind it: a read that gets there meets the damage and tells it.
+        return max(tail.end_offset, self._checkpointed(home, RECOVERY_POINT_CHECKPOINT) or 0)
+
+    # -- extents
+
+    def bound(self, isolation: Isolation | str) -> int:
+        """Exclusive end of a read at this isolation."""
+        level = Isolation(isolation)
+        if level is Isolation.LOG_END:
+            return self.log_end_offset
+        if level is Isolation.HIGH_WATERMARK:
+            return self.end_offset
+        return self.last_stable_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Exclusive end of what is decided: no transaction below is open. Walks batch headers."""
+        return max(self._transactions().last_stable_offset(self.end_offset), self.log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the data files now."""
+        return sum(os.path.getsize(segment.path) for segment in self.segments)
+
+    def _transactions(self) -> TransactionWalk:
+        if self._walked is None:
+            walk = walk_from_snapshot(self.path, self.log_start_offset, self.end_offset)
+            for headers in self.headers(walk.offset, self.end_offset):
+                walk.walk(headers, self.end_offset)
+            self._walked = walk
+        return self._walked
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedRange]:
+        """Aborted transactions that overlap [start_offset, end_offset), by first offset."""
+        segments = self.segments[self._floor(start_offset) :]
+        # An index that lost its tail in a crash is made good by the markers behind the snapshot.
+        found = {
+            (one.producer_id, one.last_offset): one
+            for one in [*self._transactions().aborted, *aborted_ranges(segments)]
+            if one.last_offset >= start_offset and one.first_offset < end_offset
+        }
+        return sorted(found.values(), key=lambda one: (one.first_offset, one.producer_id))
+
+    # -- batches
+
+    def headers(
+        self, start_offset: int | None = None, end_offset: int | None = None
+    ) -> Iterator[Headers]:
+        """HEADER_DTYPE arrays of the batches that overlap [start_offset, end_offset), in order."""
+        for chunk in self.chunks(start_offset, end_offset):
+            yield chunk.headers
+
+    def chunks(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        check_crc: bool = False,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> Iterator[Chunk]:
+        """Whole batches that overlap [start_offset, end_offset), about chunk_bytes at a time.
+
+        The first and the last batch may reach past the range. Raises OffsetOutOfRangeError,
+        CorruptBatchError, LogTruncatedError.
+        """
+        offset, end = self._range(start_offset, end_offset)
+        for at in range(self._floor(offset), len(self.segments)):
+            if offset >= end:
+                return
+            segment = self.segments[at]
+            active = at + 1 == len(self.segments)
+            stop = end if active else min(end, self.segments[at + 1].base_offset)
+            if offset >= stop:
+                continue
+            reached = yield from segment_chunks(
+                segment,
+                max(offset, segment.base_offset),
+                stop,
+                size_seen=self._active_size_seen if active else 0,
+                check_crc=check_crc,
+                chunk_bytes=chunk_bytes,
+            )
+            offset = max(reached, stop) if not active else reached
+        if offset < end:
+            raise LogTruncatedError(
+                f"expected records of {self.topic_partition} up to offset {end}, found the end of "
+                f"the log at {offset}: it was cut meanwhile; read it again",
+                path=self.path,
+                offset=offset,
+            )
+
+    def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
+        start = self.log_start_offset if start_offset is None else start_offset
+        end = self.end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        if not self.log_start_offset <= start <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"expected a start offset in [{self.log_start_offset}, {self.log_end_offset}] of "
+                f"{self.topic_partition}, found {start}; start at log_start_offset",
+                offset=start,
+                path=self.path,
+                topic_partition=str(self.topic_partition),
+            )
+        return start, end
+
+    def _floor(self, offset: int) -> int:
+        bases = [segment.base_offset for segment in self.segments]
+        return max(bisect.bisect_right(bases, offset) - 1, 0)
+
+    # -- records
+
+    def record_batches(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
+        include_control: bool = False,
+        check_crc: bool = True,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Records of [start_offset, end_offset) as Arrow, at most batch_rows a time, none empty.
+
+        Columns: `key, value, offset, timestamp, timestamp_type, leader_epoch, headers`, or those
+        named. The end is clamped to the bound of `isolation`; read_committed leaves out what was
+        aborted. Raises as `chunks` does, and DecompressionError.
+        """
+        bound = self.bound(isolation)
+        start, end = self._range(
+            start_offset, bound if end_offset is None else min(end_offset, bound)
+        )
+        committed = Isolation(isolation) is Isolation.TXN_COMMITTED
+        aborted = self.aborted_transactions(start, end) if committed and start < end else []
+        yield from decode_chunks(
+            self.chunks(start, end),
+            start,
+            end,
+            columns=columns,
+            aborted=aborted,
+            include_control=include_control,
+            check_crc=check_crc,
+            batch_rows=batch_rows,
+        )
+
+    def to_arrow(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
+    ) -> pa.Table:
+        """Records of [start_offset, end_offset) in one table; memory grows with the range."""
+        batches = list(
+            self.record_batches(start_offset, end_offset, columns=columns, isolation=isolation)
+        )
+        return pa.Table.from_batches(batches or [decode_arrow(b"", columns=columns)])
+
+    # -- look-ups and plans
+
+    def offset_for_timestamp(
+        self, timestamp: int, *, isolation: Isolation | str = Isolation.HIGH_WATERMARK
+    ) -> TimestampedOffset | None:
+        """First record at or after `timestamp` ms below the bound of `isolation`, by Kafka's walk.
+
+        Timestamps may fall along the log: the answer is where reading should start, and a later
+        record may be older. None if there is no such record.
+        """
+        end = self.bound(isolation)
+        return times.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
+
+    def split_points(
+        self, target_bytes: int, start_offset: int | None = None, end_offset: int | None = None
+    ) -> list[SplitRange]:
+        """Cut [start_offset, end_offset) at batches into ranges of about target_bytes of file each.
+
+        The cuts come from the offset indexes and are checked against the log; a segment whose index
+        cannot be used is one range. Ranges are contiguous, in order, and hold no native objects.
+        """
+        start, end = self._range(start_offset, end_offset)
+        ranges: list[SplitRange] = []
+        for at in range(self._floor(start), len(self.segments)):
+            segment = self.segments[at]
+            active = at + 1 == len(self.segments)
+            stop = end if active else min(end, self.segments[at + 1].base_offset)
+            low = max(start, segment.base_offset)
+            if low < stop:
+                ranges += split_segment(self.path, segment, low, stop, target_bytes)
+        return ranges

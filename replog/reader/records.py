@@ -1,0 +1,178 @@
+"""From chunks of whole batches to Arrow records of a range of offsets, in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from replog._native.record_decoder import decode_arrow
+from replog.errors import CorruptBatchError, LogTruncatedError
+from replog.reader.names import SegmentName
+from replog.reader.segment import CHUNK_BYTES, Chunk, SegmentReader
+from replog.reader.side_files import AbortedRange
+from replog.reader.splits import SplitRange
+from replog.reader.transactions import touching
+
+BATCH_ROWS = 32768
+CODEC_MASK = 0x07
+PORTION_BYTES_FIRST = 64 * 1024
+PORTION_OUTPUT_BYTES = 8 * 1024 * 1024
+
+
+def cut_to_range(chunk: Chunk, start_offset: int, end_offset: int) -> Chunk | None:
+    """The batches of a chunk that overlap [start_offset, end_offset); None if none does."""
+    headers = chunk.headers
+    first = int(np.searchsorted(headers["last_offset"], start_offset))
+    stop = int(np.searchsorted(headers["base_offset"], end_offset))
+    if first >= stop:
+        return None
+    if first == 0 and stop == len(headers):
+        return chunk
+    position = int(headers["position"][first])
+    end = int(headers["position"][stop - 1]) + int(headers["size_bytes"][stop - 1])
+    content = chunk.content[position - chunk.position : end - chunk.position]
+    return Chunk(content, headers[first:stop], position, chunk.path)
+
+
+def segment_chunks(
+    name: SegmentName,
+    start_offset: int,
+    end_offset: int,
+    *,
+    size_seen: int = 0,
+    check_crc: bool = False,
+    chunk_bytes: int = CHUNK_BYTES,
+) -> Generator[Chunk, None, int]:
+    """Batches of one segment that overlap [start_offset, end_offset); returns the offset reached.
+
+    `size_seen`: the file's size when the range was known to be whole. Raises LogTruncatedError if
+    it is smaller now, CorruptBatchError where bytes below the end are no batch.
+    """
+    reached = start_offset
+    with SegmentReader(name) as segment:
+        position = segment.seek(start_offset)
+        for chunk in segment.chunks(position, check_crc=check_crc, chunk_bytes=chunk_bytes):
+            kept = cut_to_range(chunk, start_offset, end_offset)
+            if kept is not None:
+                yield kept
+            position = chunk.position + len(chunk.content)
+            reached = max(reached, int(chunk.headers["last_offset"][-1]) + 1)
+            if reached >= end_offset:
+                return reached
+        size = segment.size()
+        if size < size_seen:
+            raise LogTruncatedError(
+                f"expected {size_seen} bytes in {name.path}, found {size}: it was cut while it was "
+                f"read; read the partition again",
+                path=name.path,
+                position=position,
+                offset=reached,
+            )
+        if position < size and not segment.only_zeros(position):
+            segment.damaged(position, reached, "the file ends in the middle of it")
+    return reached
+
+
+def decode_chunks(
+    chunks: Iterable[Chunk],
+    start_offset: int,
+    end_offset: int,
+    *,
+    columns: Sequence[str] | None = None,
+    aborted: Sequence[AbortedRange] = (),
+    include_control: bool = False,
+    check_crc: bool = True,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """Records of [start_offset, end_offset) without the aborted, 1 to batch_rows at a time.
+
+    What is compressed is decoded in portions that follow how far it grows, so that memory stays
+    near PORTION_OUTPUT_BYTES, or near what one batch holds.
+    """
+
+    def decode(portion: Chunk) -> pa.RecordBatch:
+        first, last = portion.headers["base_offset"][0], portion.headers["last_offset"][-1]
+        return decode_arrow(
+            portion.content,
+            start_offset=start_offset,
+            end_offset=end_offset,
+            columns=columns,
+            check_crc=check_crc,
+            aborted=touching(aborted, int(first), int(last)),
+            include_control=include_control,
+            path=portion.path,
+            position=portion.position,
+        )
+
+    step = PORTION_BYTES_FIRST
+    for chunk in chunks:
+        compressed = bool(np.any(chunk.headers["attributes"] & CODEC_MASK))
+        left: Chunk | None = chunk
+        while left is not None:
+            portion, left = _split(left, step if compressed else len(left.content))
+            _first, _last = portion.headers["base_offset"][0], portion.headers["last_offset"][-1]
+            try:
+                records = decode(portion)
+            except CorruptBatchError as error:
+                good = _before(portion, error.position)
+                if good is not None:
+                    yield from _rows(decode(good), batch_rows)
+                raise
+            yield from _rows(records, batch_rows)
+            if compressed:
+                small = records.nbytes < PORTION_OUTPUT_BYTES // 2
+                step = min(step * 2, CHUNK_BYTES) if small else max(step // 2, 1)
+
+
+def _rows(records: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]:
+    for row in range(0, records.num_rows, batch_rows):
+        yield records.slice(row, batch_rows)
+
+
+def _before(chunk: Chunk, position: int | None) -> Chunk | None:
+    """The batches of a chunk that stand before `position`; None if none does."""
+    count = int(np.searchsorted(chunk.headers["position"], -1 if position is None else position))
+    if count == 0:
+        return None
+    last = chunk.headers[count - 1]
+    end = int(last["position"]) + int(last["size_bytes"]) - chunk.position
+    return Chunk(chunk.content[:end], chunk.headers[:count], chunk.position, chunk.path)
+
+
+def _split(chunk: Chunk, length: int) -> tuple[Chunk, Chunk | None]:
+    """The first batches of a chunk, about `length` bytes and at least one, and the rest."""
+    ends = chunk.headers["position"] + chunk.headers["size_bytes"] - chunk.position
+    count = max(int(np.searchsorted(ends, length, side="right")), 1)
+    if count == len(ends):
+        return chunk, None
+    cut = int(ends[count - 1])
+    first = Chunk(chunk.content[:cut], chunk.headers[:count], chunk.position, chunk.path)
+    rest = Chunk(chunk.content[cut:], chunk.headers[count:], chunk.position + cut, chunk.path)
+    return first, rest
+
+
+def read_split(
+    split: SplitRange,
+    *,
+    columns: Sequence[str] | None = None,
+    aborted: Sequence[AbortedRange] = (),
+    check_crc: bool = True,
+    batch_rows: int = BATCH_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """Records of a range that a PartitionReader planned, perhaps in another process and earlier.
+
+    Looks at nothing but the segment's file and index. `aborted`: what a read_committed plan found.
+    Raises LogTruncatedError if the range is no longer all there, CorruptBatchError.
+    """
+    segment = SegmentName(split.base_offset, split.segment_path)
+    yield from decode_chunks(
+        segment_chunks(segment, split.start_offset, split.end_offset, size_seen=split.size_seen),
+        split.start_offset,
+        split.end_offset,
+        columns=columns,
+        aborted=aborted,
+        check_crc=check_crc,
+        batch_rows=batch_rows,
+    )

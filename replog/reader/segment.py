@@ -1,0 +1,229 @@
+"""One segment's data file, read by pread in chunks of whole batches, beside a writer or not.
+
+A chunk is 1 to 4 MiB, larger only where one batch is. Bytes that are not a whole batch are either
+the torn tail of a write under way (the walk stops there) or damage (the caller is told where).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Iterator
+from typing import Any, NoReturn, Self
+
+import numpy.typing as npt
+
+from replog._native.mapped_file import OfflineFile
+from replog._native.record_batch import scan
+from replog.errors import CorruptBatchError, LogTruncatedError
+from replog.reader.names import SegmentName
+from replog.reader.side_files import decode_offset_index, read_whole, side_path
+
+CHUNK_BYTES = 2 * 1024 * 1024
+HEADER_BYTES = 61
+LOG_OVERHEAD = 12
+BATCH_PARTIAL = 1
+
+Headers = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole batches that stand together in a file.
+
+    content: their bytes. headers: HEADER_DTYPE, one a batch, `position` being its place in the
+    file. position: place of content[0] in the file. path: the file.
+    """
+
+    content: memoryview
+    headers: Headers
+    position: int
+    path: str
+
+    def batch(self, header: Any) -> memoryview:
+        """The bytes of the batch with this header."""
+        start = int(header["position"]) - self.position
+        return self.content[start : start + int(header["size_bytes"])]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the whole batches of a segment end.
+
+    end_offset: next offset behind the last whole batch. position: place behind it.
+    problem: why what follows is no batch; None if nothing follows.
+    """
+
+    end_offset: int
+    position: int
+    problem: str | None
+
+
+class SegmentReader:
+    """Read-only access to one data file. Raises LogTruncatedError if it is gone or got shorter."""
+
+    def __init__(self, name: SegmentName) -> None:
+        self.base_offset = name.base_offset
+        self.path = name.path
+        try:
+            self._file = OfflineFile(name.path)
+        except FileNotFoundError as error:
+            raise LogTruncatedError(
+                f"expected the segment {name.path}, found no such file: retention, truncation or "
+                f"compaction took it meanwhile; read the partition again",
+                path=name.path,
+                offset=name.base_offset,
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return int(self._file.size())
+
+    def read(self, position: int, length: int) -> memoryview:
+        """The bytes [position, position + length), fewer at the end of the file."""
+        return memoryview(self._file.read(position, max(min(length, self.size() - position), 0)))
+
+    def chunks(
+        self, position: int = 0, *, check_crc: bool = True, chunk_bytes: int = CHUNK_BYTES
+    ) -> Iterator[Chunk]:
+        """Whole batches from the batch at `position` on, up to the torn tail or the end.
+
+        Raises CorruptBatchError at the first bytes that are neither a batch nor a torn tail.
+        """
+        last_offset = self.base_offset - 1
+        length = chunk_bytes
+        while True:
+            size = self.size()
+            content = self.read(position, length)
+            found = scan(content, position=position, check_crc=check_crc)
+            if found.end:
+                if int(found.headers["base_offset"][0]) <= last_offset:
+                    self.damaged(position, last_offset + 1, "its offsets do not continue the log")
+                yield Chunk(content[: found.end], found.headers, position, self.path)
+                last_offset = int(found.headers["last_offset"][-1])
+                position += found.end
+                length = chunk_bytes
+            if found.outcome < 0:
+                if self.only_zeros(position):
+                    return
+                self._raise_if_rewritten(position, content[found.end :])
+                self.damaged(position, last_offset + 1, found.problem)
+            if found.end:
+                continue
+            length = self.batch_bytes(content)
+            if length <= len(content) or length > size - position:
+                return
+
+    def batch_bytes(self, content: memoryview) -> int:
+        """Size of the batch that begins here, by its length field; 0 if that is not there."""
+        if len(content) < LOG_OVERHEAD:
+            return 0
+        (batch_length,) = struct.unpack_from(">i", content, 8)
+        return LOG_OVERHEAD + int(batch_length)
+
+    def only_zeros(self, position: int) -> bool:
+        """Whether the file holds nothing but zeros from `position` on, as preallocated ones do."""
+        size = self.size()
+        while position < size:
+            content = self.read(position, CHUNK_BYTES)
+            if bytes(content).strip(b"\0"):
+                return False
+            position += max(len(content), 1)
+        return True
+
+    def _raise_if_rewritten(self, position: int, content: memoryview) -> None:
+        """Tell damage from a writer that cut the file and wrote on while this process read it."""
+        if self.read(position, len(content)) != content:
+            raise LogTruncatedError(
+                f"expected the bytes of {self.path} behind {position} to stay, found them "
+                f"rewritten while they were read; read the partition again",
+                path=self.path,
+                position=position,
+            )
+
+    def damaged(self, position: int, offset: int, problem: str | None) -> NoReturn:
+        """Raise CorruptBatchError for the batch at `position`, the first that may hold `offset`."""
+        raise CorruptBatchError(
+            f"expected a whole record batch at byte {position} of {self.path} (offset {offset} or "
+            f"later), found that {problem}; restore the file from another replica",
+            path=self.path,
+            position=position,
+            offset=offset,
+        )
+
+    def seek(self, offset: int) -> int:
+        """Position of a batch at or before the one of `offset`, by the index where it is right.
+
+        An index that is missing, zero-tailed or damaged costs time, never a wrong answer: the entry
+        is taken only if a whole batch of fitting offsets stands where it points.
+        """
+        content = read_whole(side_path(self.path, ".index"))
+        if not content:
+            return 0
+        entries = decode_offset_index(content, self.base_offset)
+        at = int(entries["offset"].searchsorted(offset, side="right")) - 1
+        if at < 0:
+            return 0
+        entry = int(entries["offset"][at]), int(entries["position"][at])
+        return entry[1] if self.batch_stands_at(*entry) else 0
+
+    def batch_stands_at(self, last_offset: int, position: int) -> bool:
+        """Whether a whole batch stands at `position` that begins at or before `last_offset`."""
+        header = self.header_at(position)
+        return header is not None and self.base_offset <= int(header["base_offset"]) <= last_offset
+
+    def header_at(self, position: int) -> Any | None:
+        """Header of the whole, CRC-correct batch at `position`; None if there is none."""
+        size = self.size()
+        if not 0 <= position <= size - HEADER_BYTES:
+            return None
+        length = self.batch_bytes(self.read(position, HEADER_BYTES))
+        if not HEADER_BYTES <= length <= size - position:
+            return None
+        found = scan(self.read(position, length), position=position, limit=1)
+        return found.headers[0] if found.end else None
+
+    def tail(self) -> Tail:
+        """Find the end of the whole batches, from the last index entry on, checking each CRC.
+
+        Damage with a whole batch behind it does not end the segment: reading up to the end that is
+        told here will meet it and say so. Damage with nothing good behind it is a torn tail.
+        """
+        position = self.seek(2**63 - 1)
+        end = Tail(self.base_offset, position, None)
+        while True:
+            try:
+                for chunk in self.chunks(position):
+                    last = chunk.headers[-1]
+                    position = chunk.position + len(chunk.content)
+                    end = Tail(int(last["last_offset"]) + 1, position, None)
+            except CorruptBatchError as error:
+                damaged_at = position if error.position is None else error.position
+                resumed = self._next_good(damaged_at, end.end_offset)
+                if resumed is None:
+                    return dataclasses.replace(end, problem=str(error))
+                position = resumed
+                continue
+            rest = self.size() - end.position
+            if rest > 0 and not self.only_zeros(end.position):
+                return dataclasses.replace(end, problem="a batch is cut off by the end of the file")
+            return end
+
+    def _next_good(self, position: int, end_offset: int) -> int | None:
+        """Position of the next whole batch behind a damaged one whose length still leads there."""
+        size = self.size()
+        while position <= size - HEADER_BYTES:
+            length = self.batch_bytes(self.read(position, HEADER_BYTES))
+            if not HEADER_BYTES <= length <= size - position:
+                return None
+            position += length
+            header = self.header_at(position)
+            if header is not None and int(header["base_offset"]) >= end_offset:
+                return position
+        return None
