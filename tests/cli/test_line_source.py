@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+
 from replog.cli import line_source
 from replog.cli.line_source import LineSource, standard_library_sources
 from replog.errors import UsageError

@@ -6,6 +6,7 @@ import struct
 import zlib
 
 import pytest
+
 from replog.cli.raw_batches import AcknowledgedBatch, compare_replicas, walk
 from replog.errors import CorruptBatchError, ReplicationError
 

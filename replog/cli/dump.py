@@ -1,0 +1,49 @@
+"""`replog dump PATH`: what is in a directory or file of a log, with nothing running."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import click
+
+from replog.cli.dump_rows import batch_rows, file_record_rows, visible_rows
+from replog.cli.dump_text import facts, text_line
+from replog.cli.record_json import Row, line
+from replog.errors import UsageError
+from replog.types import Isolation
+
+ISOLATIONS = [Isolation.HIGH_WATERMARK.value, Isolation.TXN_COMMITTED.value]
+
+
+@click.command()
+@click.argument("path", type=click.Path())
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line, for machines.")
+@click.option("--batches", is_flag=True, help="Every record batch of every segment.")
+@click.option("--records", is_flag=True, help="Every record of every segment, control records too.")
+@click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    help="With --records: only what a consumer of this isolation level would see.",
+)
+def dump(path: str, *, as_json: bool, batches: bool, records: bool, isolation: str | None) -> None:
+    """Show what is in PATH: a log directory, a partition directory, or any file in one.
+
+    Understands segments, indexes, transaction indexes, producer snapshots, metadata snapshots,
+    checkpoints, partition.metadata, meta.properties and quorum-state, whether a broker is running
+    on them or not. A log directory stands for all its partitions.
+    """
+    if batches and (records or isolation):
+        raise UsageError("expected --batches or --records, found both; ask for one at a time")
+    rows: Iterator[Row]
+    if batches:
+        rows = batch_rows(path)
+    elif isolation is not None:
+        rows = visible_rows(path, Isolation(isolation))
+    elif records:
+        rows = file_record_rows(path)
+    else:
+        rows = facts(path)
+    write = sys.stdout.buffer.write
+    for row in rows:
+        write(line(row) if as_json else text_line(row))

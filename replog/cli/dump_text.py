@@ -1,0 +1,167 @@
+"""What is in a directory or side file, as rows of facts, and one row as a line of text."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from replog.cli.dump_rows import batch_rows
+from replog.cli.record_json import Row
+from replog.errors import ReplogError, UsageError
+from replog.reader import PartitionReader, names, partition_paths
+from replog.reader.raw import base_offset_of
+from replog.reader.side_files import (
+    decode_offset_index,
+    decode_snapshot,
+    decode_time_index,
+    decode_transaction_index,
+    read_whole,
+    side_path,
+)
+from replog.storage.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    read_leader_epochs,
+    read_offset_checkpoint,
+)
+
+_TEXT_FILES = (
+    names.META_FILE,
+    names.PARTITION_METADATA_FILE,
+    ".kafka_cleanshutdown",
+    "quorum-state",
+)
+_CHECKPOINTS = (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+
+
+def text_line(row: Row) -> bytes:
+    """A row as `name: fact` pairs, for people."""
+    shown = (f"{name}: {_shown(fact)}" for name, fact in row.items())
+    return ("  ".join(shown) + "\n").encode()
+
+
+def _shown(fact: Any) -> str:
+    if isinstance(fact, str):
+        return fact if fact.isprintable() and fact else json.dumps(fact, ensure_ascii=False)
+    return json.dumps(fact, ensure_ascii=False)
+
+
+def facts(path: str) -> Iterator[Row]:
+    """Rows that describe `path`, whatever it is. Raises UsageError if it is nothing of a log."""
+    kind = names.kind_of(path)
+    if kind == "log directory":
+        yield from _log_directory(path)
+    elif kind == "partition":
+        yield from _partition(path)
+    elif kind == "records":
+        yield from batch_rows(path)
+    else:
+        yield from _side_file(path)
+
+
+def _log_directory(path: str) -> Iterator[Row]:
+    yield {"log_directory": os.path.abspath(path)}
+    for name in sorted(os.listdir(path)):
+        if name in (*_TEXT_FILES, *_CHECKPOINTS):
+            for row in _side_file(os.path.join(path, name)):
+                yield {"file": name, **row}
+    for directory in partition_paths(path):
+        yield _extent(directory)
+
+
+def _extent(path: str) -> Row:
+    row: Row = {"partition": os.path.basename(os.path.abspath(path))}
+    try:
+        reader = PartitionReader(path)
+        row |= {
+            "log_start_offset": reader.log_start_offset,
+            "high_watermark": reader.high_watermark,
+            "log_end_offset": reader.log_end_offset,
+            "last_stable_offset": reader.last_stable_offset,
+            "segments": len(reader.segments),
+            "size_bytes": reader.size_bytes,
+        }
+    except ReplogError as error:
+        row["problem"] = str(error)
+    return row
+
+
+def _partition(path: str) -> Iterator[Row]:
+    yield _extent(path)
+    for name in sorted(os.listdir(path)):
+        if name in (*_TEXT_FILES, *_CHECKPOINTS, LEADER_EPOCH_CHECKPOINT):
+            for row in _side_file(os.path.join(path, name)):
+                yield {"file": name, **row}
+    for segment in names.segment_names(path):
+        offsets = decode_offset_index(
+            read_whole(side_path(segment.path, ".index")) or b"", segment.base_offset
+        )
+        times = decode_time_index(
+            read_whole(side_path(segment.path, ".timeindex")) or b"", segment.base_offset
+        )
+        aborted = read_whole(side_path(segment.path, ".txnindex")) or b""
+        yield {
+            "segment": os.path.basename(segment.path),
+            "base_offset": segment.base_offset,
+            "size_bytes": os.path.getsize(segment.path),
+            "offset_index_entries": len(offsets),
+            "time_index_entries": len(times),
+            "aborted_transactions": len(decode_transaction_index(aborted, segment.path)),
+            "producer_snapshot": os.path.exists(side_path(segment.path, ".snapshot")),
+        }
+
+
+def _side_file(path: str) -> Iterator[Row]:
+    name = os.path.basename(path)
+    content = read_whole(path)
+    if content is None:
+        raise UsageError(f"expected a file at {path}, found none; check the path")
+    stem = name.removesuffix(".deleted").removesuffix(".swap").removesuffix(".cleaned")
+    base_offset = base_offset_of(path)
+    if stem.endswith(".index"):
+        for offset, position in decode_offset_index(content, base_offset).tolist():
+            yield {"offset": offset, "position": position}
+    elif stem.endswith(".timeindex"):
+        for timestamp, offset in decode_time_index(content, base_offset).tolist():
+            yield {"timestamp": timestamp, "offset": offset}
+    elif stem.endswith(".txnindex"):
+        for aborted in decode_transaction_index(content, path):
+            yield {"version": 0, **aborted._asdict()}
+    elif stem.endswith(".snapshot"):
+        for entry in decode_snapshot(content, path):
+            yield entry._asdict()
+    elif name in _CHECKPOINTS:
+        for (topic, partition), offset in (read_offset_checkpoint(path) or {}).items():
+            yield {"topic": topic, "partition": partition, "offset": offset}
+    elif name == LEADER_EPOCH_CHECKPOINT:
+        for epoch, start_offset in read_leader_epochs(path) or []:
+            yield {"leader_epoch": epoch, "start_offset": start_offset}
+    elif name in _TEXT_FILES:
+        yield from _text_file(name, content.decode(errors="replace"))
+    else:
+        raise UsageError(
+            f"expected a segment, index, snapshot, checkpoint or metadata file, found {name}, "
+            f"which is none of them; give another path"
+        )
+
+
+def _text_file(name: str, text: str) -> Iterator[Row]:
+    """Properties and `name: value` lines as one row; JSON as it is; an empty file as no facts."""
+    if text.lstrip().startswith("{"):
+        yield json.loads(text)
+        return
+    separator = "=" if name == names.META_FILE else ": "
+    pairs = (
+        entry.partition(separator) for entry in text.splitlines() if entry[:1] not in ("", "#")
+    )
+    yield {key: value for key, _, value in pairs}

@@ -1,0 +1,1 @@
+"""Spark over replog's files: the data source `replog`, and sessions for the command line."""

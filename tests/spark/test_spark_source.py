@@ -1,0 +1,139 @@
+"""The data source inside Spark, over directories that a real Kafka wrote."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.fixtures.cases import Row
+from tests.reader.consumed import Consumed, consumed
+
+pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
+
+from pyspark.sql import functions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+COMMAND = "from replog.cli.main import main; main()"
+KINDS = {"CreateTime": 0, "LogAppendTime": 1}
+EVERY = [one for one in consumed() if not any("error" in x for x in one.counts().values())]
+
+
+def decoded(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)
+
+
+def shown(row: Row) -> tuple[Any, ...]:
+    """A fixture's row in the shape of the data source."""
+    headers = [(name, decoded(value)) for name, value in row["headers"]]
+    return (
+        decoded(row["key"]),
+        decoded(row["value"]),
+        row["topic"],
+        row["partition"],
+        row["offset"],
+        row["timestamp"] * 1000 if abs(row["timestamp"]) < 2**53 else None,
+        KINDS[row["timestamp_type"]],
+        headers or None,
+    )
+
+
+def collected(spark: SparkSession, told: Consumed) -> list[tuple[Any, ...]]:
+    frame = (
+        spark.read.format("replog")
+        .option("kafka.isolation.level", told.isolation)
+        .load(str(told.directory))
+        .withColumn("timestamp", functions.unix_micros("timestamp"))
+    )
+    rows = []
+    for row in frame.collect():
+        headers = None if row.headers is None else [(h.key, plain(h.value)) for h in row.headers]
+        rows.append((plain(row.key), plain(row.value), *row[2:7], headers))
+    return rows
+
+
+def plain(content: bytes | bytearray | None) -> bytes | None:
+    return None if content is None else bytes(content)
+
+
+@pytest.mark.parametrize("told", EVERY, ids=str)
+def test_spark_reads_the_rows_that_kafkas_consumer_read(
+    spark: SparkSession, told: Consumed
+) -> None:
+    expected = told.rows()
+    found = collected(spark, told)
+    for partition in told.partitions():
+        mine = [row for row in found if (row[2], row[3]) == (partition.topic, partition.number)]
+        assert sorted(mine, key=lambda row: row[4]) == [shown(x) for x in expected[partition.name]]
+
+
+def test_counts_and_aggregates_are_right_when_a_frame_is_used_twice(spark: SparkSession) -> None:
+    """Guards against filters that stick to a frame: each use must see all rows again."""
+    path = GOLDEN / "leader_changes" / "broker-1"
+    frame = spark.read.format("replog").load(str(path))
+    rows = frame.count()
+    assert frame.where("offset >= 20").count() < rows
+    assert frame.count() == rows
+    assert frame.union(frame.where("offset >= 20")).count() > rows
+    sums = frame.groupBy("topic", "partition").agg(functions.sum(functions.length("value")))
+    assert sums.count() == frame.select("topic", "partition").distinct().count()
+
+
+def test_a_projected_frame_counts_the_same(spark: SparkSession) -> None:
+    path = str(GOLDEN / "segments" / "data")
+    whole = spark.read.format("replog").load(path)
+    narrow = spark.read.format("replog").schema("offset bigint, topic string").load(path)
+    assert narrow.columns == ["offset", "topic"]
+    assert narrow.count() == whole.count()
+
+
+def test_several_paths_and_sql_tables(spark: SparkSession) -> None:
+    paths = [str(GOLDEN / "segments" / "data" / name) for name in ("falling-time-0", "time-roll-0")]
+    both = spark.read.format("replog").load(paths)
+    assert {row.topic for row in both.select("topic").distinct().collect()} == {
+        "falling-time",
+        "time-roll",
+    }
+    spark.sql(f"CREATE TEMPORARY VIEW rolled USING replog OPTIONS (path '{paths[1]}')")
+    counted = spark.sql("SELECT count(*) AS rows FROM rolled").collect()[0].rows
+    assert counted == both.where("topic = 'time-roll'").count()
+
+
+def test_an_error_reaches_the_user_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.read.format("replog")
+    with pytest.raises(Exception, match="found nothing"):
+        frame.load(str(tmp_path / "absent")).count()
+
+
+def test_the_source_is_found_without_being_registered() -> None:
+    from pyspark.sql.datasource import DataSource
+
+    import pyspark_replog
+
+    assert issubclass(pyspark_replog.DefaultSource, DataSource)
+    assert pyspark_replog.DefaultSource.name() == "replog"
+
+
+@pytest.mark.slow
+def test_the_command_aggregates_by_partition(spark: SparkSession) -> None:
+    """The command stops its session, so it runs in a process of its own."""
+    path = str(GOLDEN / "leader_changes" / "broker-1")
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "spark", "aggregate", "--json", path],
+        capture_output=True,
+        check=True,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    frame = spark.read.format("replog").load(path)
+    assert sum(row["records"] for row in rows) == frame.count()
+    assert {row["topic"] for row in rows} == {"moves", "moves-zstd"}
