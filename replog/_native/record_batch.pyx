@@ -28,6 +28,17 @@ cdef extern from *:
     uint64_t replog_swap64(uint64_t) noexcept nogil
     bint replog_likely(bint) noexcept nogil
 
+cdef extern from "c/record_batch_walk.h" nogil:
+    ctypedef struct replog_short_walk:
+        int64_t delta_min
+        int64_t delta_max
+        int32_t delta_max_number
+        int32_t null_keys
+    int64_t replog_walk_short(
+        const uint8_t* bytes, int64_t at, int64_t length, int32_t count, int32_t* number,
+        replog_short_walk* found
+    ) noexcept
+
 HEADER_DTYPE = np.dtype(
     [
         ("position", np.int64),
@@ -250,13 +261,35 @@ cdef int walk_records(
     cdef int64_t at = 0
     cdef int64_t end, size = 0, timestamp_delta = 0, offset_delta = 0, key_length = 0
     cdef int64_t value_length = 0, header_count = 0, timestamp, previous = -1
-    cdef int32_t number
+    cdef int32_t number = 0
+    cdef replog_short_walk walked
     cdef int64_t highest = -1
     cdef int64_t lowest = LLONG_MAX
     summary.max_timestamp_delta = last_offset_delta
     summary.null_keys = 0
     summary.consecutive = True
-    for number in range(count):
+    # Near the ends of int64 the sums below may wrap; such timestamps take the general way.
+    if -LLONG_MAX // 2 < base_timestamp < LLONG_MAX // 2:
+        at = replog_walk_short(bytes, 0, length, count, &number, &walked)
+        if number:
+            if number - 1 > last_offset_delta:
+                return BATCH_BAD_COUNT
+            previous = number - 1
+            summary.null_keys = walked.null_keys
+            if base_timestamp + walked.delta_max > highest:
+                highest = base_timestamp + walked.delta_max
+                summary.max_timestamp_delta = walked.delta_max_number
+            lowest = base_timestamp + walked.delta_min
+            # -1 is "no timestamp" and not the least of them; that it is here at all is rare enough.
+            if lowest <= -1 <= base_timestamp + walked.delta_max:
+                at = 0
+                number = 0
+                previous = -1
+                highest = -1
+                lowest = LLONG_MAX
+                summary.null_keys = 0
+                summary.max_timestamp_delta = last_offset_delta
+    while number < count:
         at = take_varint(bytes, at, length, 5, &size)
         if at < 0 or size < 0 or size > length - at:
             return BATCH_BAD_RECORD
@@ -299,6 +332,7 @@ cdef int walk_records(
             summary.max_timestamp_delta = offset_delta
         if timestamp < lowest and timestamp != -1:
             lowest = timestamp
+        number += 1
     summary.max_timestamp = highest
     summary.min_timestamp = lowest
     return BATCH_OK if at == length else BATCH_BAD_COUNT
