@@ -8,14 +8,17 @@ import struct
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
 from replog._native import compression, crc32c
 from replog.errors import DecompressionError, UnknownCodecError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 CODECS = (GZIP, SNAPPY, LZ4, ZSTD)
@@ -202,8 +205,7 @@ def test_garbage_is_refused(codec: int) -> None:
 
 
 def test_snappy_lengths_are_checked_before_they_are_believed() -> None:
-    """Chunk lengths beyond the input, negative or zero, and a block claiming 4 GiB
-    (CVE-2023-34455)."""
+    """Chunk lengths beyond the input, negative or zero, and a block of 4 GiB (CVE-2023-34455)."""
     header = compression.XERIAL_HEADER
     for length in (0, -1, -(2**31), 2**31 - 1, 11):
         with pytest.raises(DecompressionError, match="block length"):
@@ -282,8 +284,7 @@ def record_count(payload: bytes) -> int:
 
 
 def test_every_payload_that_real_clients_wrote_is_read() -> None:
-    """Java, librdkafka, kafka-python and aiokafka, each codec: all records are there, recoded
-    too."""
+    """Java, librdkafka, kafka-python and aiokafka, each codec: all records are there."""
     segments = sorted((GOLDEN / "codecs").glob("**/*.log"))
     if not segments:
         pytest.skip(f"no codec cases under {GOLDEN}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from replog._native import crc32c
 from replog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 WAYS = crc32c.implementations()
 
