@@ -33,7 +33,7 @@ NATIVE_ORDER = (
         "producer_snapshot",
         "transaction_list",
     },
-    {"record_columns"},
+    {"record_columns", "input_columns"},
     {"arrow_batch", "batch_cursor"},
     {
         "record_encoder",
