@@ -108,7 +108,7 @@ def functions_of(name: str) -> Iterator[tuple[str, int, int]]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield node.name, node.lineno, (node.end_lineno or node.lineno) - node.lineno + 1
         return
-    head = re.compile(r"( *)(?:def|cpdef|cdef)\b(?!.*\bextern\b)[^=\n]*?(\w+)\(")
+    head = re.compile(r"( *)(?:def|cpdef|cdef)\b(?!.*\bextern\b|\s+class\b)[^=\n]*?(\w+)\(")
     started: list[tuple[int, str, int]] = []
     last_code = 0
     signature_open = False

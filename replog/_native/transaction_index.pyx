@@ -45,7 +45,7 @@ def read_transactions(const uint8_t[::1] content not None, str path=None):
 
     Raises CorruptFileError for a version that is not 0; `path` is only for it.
     """
-    cdef Py_ssize_t place
+    cdef Py_ssize_t _place
     found = []
     for place in range(content.shape[0] // ENTRY_BYTES):
         if load_int16(&content[place * ENTRY_BYTES]) != CURRENT_VERSION:
@@ -131,7 +131,7 @@ cdef class TransactionIndex:
     def entries(self):
         """Every AbortedTransaction of the segment."""
         cdef Py_ssize_t count = self.whole_entries()
-        cdef Py_ssize_t place
+        cdef Py_ssize_t _place
         cdef const uint8_t* at
         if count == 0:
             return []
@@ -144,13 +144,13 @@ cdef class TransactionIndex:
         Where they are not all, the next segment's index has to be asked, too.
         """
         cdef Py_ssize_t count = self.whole_entries()
-        cdef Py_ssize_t place
+        cdef Py_ssize_t _place
         cdef const uint8_t* at
         found = []
         if count == 0:
             return found, False
         at = self.file.map(count * ENTRY_BYTES)
-        for place in range(count):
+        for _place in range(count):
             if load_int64(at + 18) >= fetch_offset and load_int64(at + 10) < upper_bound:
                 found.append(entry_at(at))
             if load_int64(at + 26) >= upper_bound:
@@ -161,7 +161,7 @@ cdef class TransactionIndex:
     def truncate_to(self, int64_t offset):
         """Drop from the first entry with last_offset >= `offset` on; True if any went."""
         cdef Py_ssize_t count = self.whole_entries()
-        cdef Py_ssize_t place
+        cdef Py_ssize_t _place
         cdef const uint8_t* at
         cdef int64_t kept_last = NONE
         if count == 0:
@@ -216,7 +216,7 @@ cdef class TransactionIndex:
     def check(self):
         """Whether the file can be trusted: whole entries, version 0, offsets that fit and grow."""
         cdef Py_ssize_t count = self.whole_entries()
-        cdef Py_ssize_t place
+        cdef Py_ssize_t _place
         cdef const uint8_t* at
         cdef int64_t previous = self.base_offset - 1
         if self.file is None:
@@ -226,7 +226,7 @@ cdef class TransactionIndex:
         if count == 0:
             return True
         at = self.file.map(count * ENTRY_BYTES)
-        for place in range(count):
+        for _place in range(count):
             if (
                 load_int16(at) != CURRENT_VERSION
                 or load_int64(at + 2) < 0

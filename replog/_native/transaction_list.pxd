@@ -6,7 +6,7 @@ cdef struct Transaction:
     int64_t first_offset
     int64_t last_offset        # of its end marker; -1 while it is open
     int64_t producer_id
-    int64_t last_stable_offset # where read_committed may read to when only this one completes
+    int64_t last_stable_offset  # where read_committed may read to when only this one completes
     bint aborted
 
 cdef struct TransactionList:
