@@ -131,7 +131,7 @@ cdef class TransactionIndex:
     def entries(self):
         """Every AbortedTransaction of the segment."""
         cdef Py_ssize_t count = self.whole_entries()
-        cdef Py_ssize_t _place
+        cdef Py_ssize_t place
         cdef const uint8_t* at
         if count == 0:
             return []
@@ -161,7 +161,7 @@ cdef class TransactionIndex:
     def truncate_to(self, int64_t offset):
         """Drop from the first entry with last_offset >= `offset` on; True if any went."""
         cdef Py_ssize_t count = self.whole_entries()
-        cdef Py_ssize_t _place
+        cdef Py_ssize_t place
         cdef const uint8_t* at
         cdef int64_t kept_last = NONE
         if count == 0:
