@@ -31,6 +31,7 @@ cdef class AppendableLog(ReadableLog):
     cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
     cdef readonly bint failed
     cdef readonly bint closed
+    cdef int fork_generation           # of the process that opened it; its locks mean nothing in another
     cdef list retired                  # (deadline_ms, path) of renamed files to unlink
 
     cdef int64_t segment_bytes

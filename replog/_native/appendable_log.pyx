@@ -17,6 +17,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.batch_format cimport CODEC_MASK
 from replog._native.batch_set cimport BatchSet
+from replog._native.file_system cimport fork_count
 from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.producer_state cimport ProducerState
@@ -84,6 +85,7 @@ cdef class AppendableLog(ReadableLog):
         self.producers = ProducerState(config.producer_id_expiration_ms)
         self.batches = BatchSet()
         self.retired = []
+        self.fork_generation = fork_count[0]
         self.segment_bytes = config.segment_bytes
         self.segment_ms = config.segment_ms
         self.max_message_bytes = config.max_message_bytes
@@ -150,6 +152,9 @@ cdef class AppendableLog(ReadableLog):
         return self.watermark
 
     cdef int lock(self) except -1:
+        # First of all: another thread may have held the lock when this process was forked.
+        if self.fork_generation != fork_count[0]:
+            self.refuse()
         if not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
             with nogil:
                 PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
@@ -163,6 +168,12 @@ cdef class AppendableLog(ReadableLog):
 
     def refuse(self):
         """Raise for a log that takes no more work."""
+        if self.fork_generation != fork_count[0]:
+            raise LogClosedError(
+                f"expected the process that opened {self.path}, found a child forked from it; open "
+                f"another log in the child, or start it by spawn",
+                path=self.path,
+            )
         if self.closed:
             raise LogClosedError(
                 f"expected an open log, found {self.path} closed; open it again", path=self.path

@@ -116,7 +116,7 @@ cdef class BatchSet:
             )
         if outcome == BATCH_BAD_COUNT or outcome == BATCH_BAD_RECORD:
             raise InvalidRecordError(
-                f"expected the records of {place} to be as its header counts them, but {problem}; "
+                f"expected the records of {place} to be as its header says, found otherwise: {problem}; "
                 f"nothing was appended",
                 path=path, position=at,
             )

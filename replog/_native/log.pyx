@@ -17,6 +17,7 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 from replog._native.appendable_log cimport AppendableLog
+from replog._native.file_system cimport fork_count
 from replog._native.log_segment cimport LogSegment
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, scan_batches
 
@@ -55,6 +56,8 @@ cdef class Log(AppendableLog):
         cdef int64_t target
         if self.durable_end >= end_offset:
             return
+        if self.fork_generation != fork_count[0]:
+            self.refuse()
         if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
             with nogil:
                 PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
@@ -77,6 +80,8 @@ cdef class Log(AppendableLog):
         Durable on return. Raises LogFailedError if a sync fails, after which the log takes no work.
         """
         cdef int64_t target
+        if self.fork_generation != fork_count[0]:
+            self.refuse()
         if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
             with nogil:
                 PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
@@ -368,7 +373,7 @@ cdef class Log(AppendableLog):
         With flush=False nothing is synced or written, as if the process had been killed.
         """
         cdef LogSegment segment
-        if self.closed:
+        if self.closed or self.fork_generation != fork_count[0]:
             return
         self.lock()
         try:

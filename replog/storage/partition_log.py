@@ -83,6 +83,7 @@ class PartitionLog(Log):
         super().__init__(directory, config, clock=now_ms, jitter=random.randrange)
         self.topic_partition = TopicPartition.parse(os.path.basename(directory))
         self._checkpoints = checkpoints
+        self._now_ms = now_ms
         self._persisted_recovery_point = offsets.recovery_point
         self._persisted_at_ms = now_ms()
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
@@ -179,7 +180,7 @@ class PartitionLog(Log):
 
     def note_recovery_point(self, offset: int) -> None:
         # As often as Kafka does: a recovery point that is too low only costs time at recovery.
-        now_ms = wall_clock_ms()
+        now_ms = self._now_ms()
         if now_ms - self._persisted_at_ms >= RECOVERY_POINT_CHECKPOINT_MS:
             self._persisted_at_ms = now_ms
             self.write_recovery_point(offset)
@@ -218,13 +219,12 @@ class PartitionLog(Log):
         compression_type if None. All or nothing. Durable on return with flush_mode `commit`, else
         after flush(). Raises UsageError for unequal lengths, and what append_as_leader raises.
         """
-        now_ms = wall_clock_ms()
         batches = record_encoder.encode(
             values,
             keys,
             timestamps,
             headers,
-            now_ms=now_ms,
+            now_ms=self._now_ms(),
             codec=self._codec_of_topic if codec is None else int(codec),
             level=self.config.compression_level,
             batch_bytes_max=self._batch_bytes_max,
@@ -243,7 +243,9 @@ class PartitionLog(Log):
         try:
             for header in headers:
                 at = int(header["position"])
-                part = self.append_as_leader(view[at : at + int(header["size_bytes"])], leader_epoch)
+                end = at + int(header["size_bytes"])
+                # Each goes in by itself and so starts at offset 0, which lies outside the CRC.
+                part = self.append_as_leader(bytes(8) + view[at + 8 : end], leader_epoch)
                 result = result or part
         except BaseException:
             if not self.failed:

@@ -1,0 +1,206 @@
+"""What a log takes and what it refuses; a refused append leaves everything as it was."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+import replog
+from replog import errors
+from replog._native import compression, crc32c, record_encoder
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOW_MS = 1_700_000_000_000
+CODECS = [1, 2, 3, 4]
+
+
+def open_log(tmp_path: Path, **options: object) -> replog.Log:
+    return replog.Log.open(
+        tmp_path / "orders-0", replog.LogConfig(**options), now_ms=lambda: NOW_MS
+    )
+
+
+def encode(count: int = 3, **options: object) -> bytearray:
+    values = [b"value %d" % number for number in range(count)]
+    return bytearray(record_encoder.encode(values, now_ms=NOW_MS, **options))
+
+
+def with_field(batch: bytearray, layout: str, place: int, number: int) -> bytearray:
+    """The batch with one header field changed and its CRC made right again."""
+    struct.pack_into(layout, batch, place, number)
+    struct.pack_into(">I", batch, 17, crc32c.checksum(bytes(batch[21:])))
+    return batch
+
+
+def assert_refused(log: replog.Log, batch: bytes | bytearray, kind: type[Exception]) -> None:
+    before = (log.log_end_offset, log.size_bytes, log.epochs)
+    with pytest.raises(kind) as raised:
+        log.append_as_leader(batch, 0)
+    assert "expected" in str(raised.value)
+    assert "found" in str(raised.value) or "damaged" in str(raised.value)
+    assert (log.log_end_offset, log.size_bytes, log.epochs) == before
+
+
+def test_appended_values_are_read_back_with_their_offsets(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        first = log.append([b"a", None, b""], keys=[None, b"k", b""])
+        second = log.append([b"d"], timestamps=NOW_MS + 5, headers=[[("h", b"1"), ("h", None)]])
+        assert (first.base_offset, first.last_offset, second.base_offset) == (0, 2, 3)
+        assert [(r.offset, r.key, r.value, r.headers) for r in log] == [
+            (0, None, b"a", ()),
+            (1, b"k", None, ()),
+            (2, b"", b"", ()),
+            (3, None, b"d", (("h", b"1"), ("h", None))),
+        ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_batches_above_64_kib_of_every_codec_survive_a_reopen(tmp_path: Path, codec: int) -> None:
+    values = [(b"%d " % number) * 300 for number in range(500)]
+    with open_log(tmp_path) as log:
+        log.append(values, codec=replog.Codec(codec))
+    with open_log(tmp_path) as log:
+        table = log.to_arrow(columns=["value"])
+    assert table.column("value").to_pylist() == values
+
+
+def test_a_flipped_bit_anywhere_below_the_crc_is_refused(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        log.append([b"kept"])
+        for place in range(21, len(encode())):
+            damaged = encode()
+            damaged[place] ^= 4
+            assert_refused(log, damaged, errors.CorruptBatchError)
+
+
+@pytest.mark.parametrize(
+    ("layout", "place", "number"),
+    [
+        (">i", 57, 2),  # fewer records counted than there are
+        (">i", 57, 4),
+        (">i", 57, 2**31 - 1),
+        (">i", 23, 5),  # a last offset delta beyond the records
+        (">i", 23, 1),
+        (">h", 21, 0x20),  # a control batch
+        (">h", 21, 0x08),  # timestamps set by a log
+        (">q", 43, 7),  # a producer id without a sequence
+    ],
+)
+def test_a_batch_with_a_right_crc_and_a_lie_is_refused(
+    tmp_path: Path, layout: str, place: int, number: int
+) -> None:
+    with open_log(tmp_path) as log:
+        assert_refused(
+            log, with_field(encode(), layout, place, number), errors.InvalidRecordError
+        )
+
+
+def test_a_record_length_that_lies_is_refused(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        batch = encode()
+        for place in range(61, len(batch)):
+            lying = bytearray(batch)
+            lying[place] = 0x7E
+            struct.pack_into(">I", lying, 17, crc32c.checksum(bytes(lying[21:])))
+            try:
+                log.append_as_leader(lying, 0)
+            except errors.ReplogError:
+                continue
+            # Inside a value any byte is legal; the record must then read back as it was sent.
+            assert log.read(log.log_end_offset - 3).end_offset == log.log_end_offset
+
+
+def test_unknown_codec_wrong_offsets_oversize_and_nothing_are_refused(tmp_path: Path) -> None:
+    with open_log(tmp_path, max_message_bytes=2000) as log:
+        assert_refused(log, with_field(encode(), ">h", 21, 5), errors.UnknownCodecError)
+        shifted = encode()
+        struct.pack_into(">q", shifted, 0, 17)
+        assert_refused(log, shifted, errors.InvalidRecordError)
+        assert_refused(log, encode(500), errors.RecordBatchTooLargeError)
+        assert_refused(log, encode()[:-1], errors.CorruptBatchError)
+        with pytest.raises(errors.UsageError):
+            log.append_as_leader(b"", 0)
+        with pytest.raises(errors.InvalidTimestampError):
+            log.append([b"x"], timestamps=NOW_MS + 2**62)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_decompression_bomb_is_refused(tmp_path: Path, codec: int) -> None:
+    bomb = encode(codec=codec)[:61] + bytes(compression.compress(codec, bytes(64 * 1024 * 1024)))
+    struct.pack_into(">i", bomb, 8, len(bomb) - 12)
+    struct.pack_into(">I", bomb, 17, crc32c.checksum(bytes(bomb[21:])))
+    with open_log(tmp_path, decompressed_bytes_max=1 << 20, max_message_bytes=1 << 30) as log:
+        assert_refused(log, bomb, errors.DecompressionError)
+
+
+def test_an_older_leader_epoch_is_fenced(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        log.append_as_leader(encode(), 5)
+        with pytest.raises(errors.FencedLeaderEpochError):
+            log.append_as_leader(encode(), 4)
+        assert log.epochs == [(5, 0)]
+
+
+def test_a_repeated_batch_of_an_idempotent_producer_gets_the_first_answer(tmp_path: Path) -> None:
+    with open_log(tmp_path) as log:
+        sent = [
+            encode(2, producer_id=9, producer_epoch=0, base_sequence=2 * number)
+            for number in range(7)
+        ]
+        answers = [log.append_as_leader(batch, 0).base_offset for batch in sent]
+        repeat = log.append_as_leader(sent[3], 0)
+        assert (repeat.base_offset, repeat.duplicate) == (answers[3], True)
+        assert_refused(log, sent[0], errors.OutOfOrderSequenceError)
+        gap = encode(1, producer_id=9, producer_epoch=0, base_sequence=99)
+        assert_refused(log, gap, errors.OutOfOrderSequenceError)
+        assert log.log_end_offset == 14
+    with open_log(tmp_path) as log:
+        repeat = log.append_as_leader(sent[6], 0)
+        assert (repeat.base_offset, repeat.duplicate) == (answers[6], True)
+
+
+def test_log_append_time_stamps_the_batch_and_every_record(tmp_path: Path) -> None:
+    with open_log(tmp_path, message_timestamp_type="LogAppendTime") as log:
+        result = log.append([b"a", b"b"], timestamps=[5, 6])
+        assert result.log_append_time_ms == NOW_MS
+        assert [(r.timestamp, r.timestamp_type) for r in log] == [(NOW_MS, 1)] * 2
+
+
+def test_a_topic_codec_is_applied_whatever_the_producer_sent(tmp_path: Path) -> None:
+    with open_log(tmp_path, compression_type="zstd") as log:
+        log.append_as_leader(encode(50, codec=3), 0)
+        assert bytes(log.read(0))[22] & 7 == 4
+        assert log.to_arrow().num_rows == 50
+
+
+def test_followers_keep_bytes_epochs_and_offsets(tmp_path: Path) -> None:
+    with open_log(tmp_path / "leader") as leader, open_log(tmp_path / "follower") as follower:
+        for epoch in (0, 0, 3):
+            leader.append_as_leader(encode(4), epoch)
+        whole = bytes(leader.read(0, 1 << 20))
+        follower.append_as_follower(whole[:-5])
+        assert follower.log_end_offset == 8
+        follower.append_as_follower(leader.read(8))
+        assert bytes(follower.read(0, 1 << 20)) == whole
+        assert follower.epochs == leader.epochs == [(0, 0), (3, 8)]
+        with pytest.raises(errors.OutOfOrderOffsetError):
+            follower.append_as_follower(whole)
+        damaged = bytearray(whole)
+        damaged[-1] ^= 1
+        with pytest.raises(errors.CorruptBatchError):
+            follower.append_as_follower(damaged)
+        assert follower.log_end_offset == 12
+
+
+def test_an_append_larger_than_a_segment_is_spread_over_several(tmp_path: Path) -> None:
+    values = [b"%04d" % number * 20 for number in range(400)]
+    with open_log(tmp_path, segment_bytes=4000, index_interval_bytes=500) as log:
+        result = log.append(pa.array(values, pa.binary()))
+        assert (result.base_offset, result.last_offset) == (0, 399)
+        assert len(log.segments) > 5
+        assert log.to_arrow(columns=["value"]).column("value").to_pylist() == values
