@@ -23,8 +23,9 @@ SETTINGS = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
+# A JVM that starts sooner and never optimizes: for many small queries, not for one large.
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def missing() -> str | None:
@@ -40,10 +41,10 @@ def missing() -> str | None:
     return None
 
 
-def local_session(application: str, *, cores: int = 2) -> SparkSession:
+def local_session(application: str, *, cores: int = 2, brief: bool = False) -> SparkSession:
     """A session in this process that knows the source `replog`. Raises UsageError without Java.
 
-    The caller stops it.
+    brief: for small queries only. The caller stops the session.
     """
     problem = missing()
     if problem is not None:
@@ -58,6 +59,8 @@ def local_session(application: str, *, cores: int = 2) -> SparkSession:
     builder = SparkSession.builder.master(f"local[{cores}]").appName(application)
     for name, setting in SETTINGS.items():
         builder = builder.config(name, setting)
+    if brief:
+        builder = builder.config("spark.driver.extraJavaOptions", BRIEF_JVM)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(ReplogDataSource)

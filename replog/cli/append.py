@@ -66,7 +66,8 @@ def append(
     first_offset: int | None = None
     count = 0
     with PartitionLog.open(path, now_ms=now_ms) as log:
-        for lines in _gathered(stdin, batch_records, separator, as_json=as_json):
+        gathered = _gathered(stdin, batch_records, separator, as_json=as_json)
+        while (lines := _next_lines(gathered, count)) is not None:
             result = log.append(
                 lines.values,
                 keys=lines.keys,
@@ -83,6 +84,14 @@ def append(
         sys.stdout.buffer.write(line(told))
     else:
         click.echo(f"appended {count} records; the log ends at offset {end_offset}", err=True)
+
+
+def _next_lines(gathered: Iterator[Lines], count: int) -> Lines | None:
+    """The next records; None at the end. A line that is no record tells what went in before it."""
+    try:
+        return next(gathered, None)
+    except UsageError as error:
+        raise UsageError(f"{error}; {count} records before it were appended") from error
 
 
 def _gathered(

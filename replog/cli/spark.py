@@ -66,7 +66,7 @@ def count(path: str, *, as_json: bool, isolation: str) -> None:
 @JSON
 @ISOLATION
 def aggregate(path: str, *, as_json: bool, isolation: str) -> None:
-    """Per partition under PATH: records, offsets, timestamps, bytes of values, distinct keys."""
+    """Per partition under PATH: records, offsets, timestamps in ms, bytes of values."""
     from pyspark.sql import functions
 
     with _frame(path, isolation, None) as frame:
@@ -79,7 +79,6 @@ def aggregate(path: str, *, as_json: bool, isolation: str) -> None:
                 functions.min(functions.unix_millis("timestamp")).alias("min_timestamp"),
                 functions.max(functions.unix_millis("timestamp")).alias("max_timestamp"),
                 functions.sum(functions.octet_length("value")).alias("value_bytes"),
-                functions.count_distinct("key").alias("distinct_keys"),
             )
             .orderBy("topic", "partition")
             .collect()

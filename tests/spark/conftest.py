@@ -18,6 +18,6 @@ def spark() -> Iterator[SparkSession]:
     problem = missing()
     if problem is not None:
         pytest.skip(problem)
-    session = local_session("replog tests")
+    session = local_session("replog tests", brief=True)
     yield session
     session.stop()
