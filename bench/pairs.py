@@ -1,0 +1,84 @@
+"""Measuring ours against a floor or a peer: by turns, on the same bytes, in the same run.
+
+One figure of one moment says little on a shared machine; the ratio of two that were taken within
+the same second says much. A bar's ratio is the median over at least nine such pairs.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+TINY = bool(os.environ.get("REPLOG_BENCH_TINY"))
+PAIRS = 1 if TINY else 9
+
+# A side does its work and returns (seconds, checksum of what came out), the latter comparable
+# from round to round, so that a faster wrong answer is seen.
+Side = Callable[[], tuple[float, Any]]
+
+
+def sized(full: int, tiny: int) -> int:
+    """A workload's size: `tiny` where the benchmarks are only run so that they cannot rot."""
+    return tiny if TINY else full
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds that `work` took, and what it returned."""
+    began = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began, result
+
+
+def measure(
+    benchmark: Any,
+    bar: str,
+    must_be: str,
+    ours: Side,
+    theirs: Side,
+    *,
+    share: bool,
+    scale: float = 1.0,
+    pairs: int = PAIRS,
+) -> float:
+    """Run both sides by turns; put bar, ratio and checksum into the benchmark's extra_info.
+
+    share: the ratio is of rates, ours to theirs (higher is better); else of times (lower is
+    better). scale: how many times more work ours does in a round than theirs. must_be: the bar as
+    `>= 0.8`; whether it holds is told, not enforced.
+    """
+    rounds: list[tuple[float, float]] = []
+    sums: set[Any] = set()
+    kept: list[float] = []
+
+    def before() -> None:
+        seconds, _ = theirs()
+        kept.append(seconds)
+
+    def target() -> None:
+        seconds, checksum = ours()
+        sums.add(checksum)
+        # pedantic() calls once without setup when benchmarks are disabled.
+        if not kept:
+            before()
+        rounds.append((seconds / scale, kept.pop()))
+
+    benchmark.pedantic(target, setup=before, rounds=max(pairs, PAIRS), iterations=1)
+    ratios = [them / us if share else us / them for us, them in rounds]
+    ratio = statistics.median(ratios)
+    kind, limit = must_be.split()
+    benchmark.extra_info.update(
+        bar=bar,
+        ratio=round(ratio, 4),
+        must_be=must_be,
+        holds=ratio >= float(limit) if kind == ">=" else ratio <= float(limit),
+        ratio_range=[round(min(ratios), 4), round(max(ratios), 4)],
+        ours_s=statistics.median(us for us, _ in rounds),
+        theirs_s=statistics.median(them for _, them in rounds),
+        checksum=str(next(iter(sums))),
+    )
+    if len(sums) != 1:
+        raise AssertionError(f"expected one result in every round, found {sums!r}")
+    return ratio
