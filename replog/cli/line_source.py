@@ -65,16 +65,32 @@ class LineSource:
             )
 
     def _one_pass(self) -> Iterator[pa.BinaryArray]:
+        """Columns of about CHUNK_BYTES, however small the files are."""
+        pieces: list[bytes] = []
+        gathered_bytes = 0
+        for path, piece in self._pieces():
+            pieces.append(piece)
+            gathered_bytes += len(piece)
+            if gathered_bytes < CHUNK_BYTES:
+                continue
+            whole, newline, rest = b"".join(pieces).rpartition(b"\n")
+            if newline:
+                yield self._split(path, whole + newline)
+            self._refuse_long(path, len(rest))
+            pieces, gathered_bytes = [rest], len(rest)
+        if gathered_bytes:
+            yield self._split(path, b"".join(pieces))
+
+    def _pieces(self) -> Iterator[tuple[str, bytes]]:
+        """The files' bytes in order; each file ends with a newline."""
         for path in self.paths:
+            piece = b"\n"
             with open(path, "rb") as file:
-                rest = b""
                 while chunk := file.read(CHUNK_BYTES):
-                    whole, newline, rest = (rest + chunk).rpartition(b"\n")
-                    if newline:
-                        yield self._split(path, whole + newline)
-                    self._refuse_long(path, len(rest))
-                if rest:
-                    yield self._split(path, rest + b"\n")
+                    piece = chunk
+                    yield path, piece
+            if not piece.endswith(b"\n"):
+                yield path, b"\n"
 
     def _split(self, path: str, text: bytes) -> pa.BinaryArray:
         """`text` ends with a newline."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from replog.errors import (
     CorruptBatchError,
     IneligibleReplicaError,
@@ -15,7 +16,6 @@ from replog.messages import Acks
 from replog.runtime.clock import ManualClock
 from replog.runtime.replica_group import ReplicaGroup
 from replog.types import TopicPartition
-
 from tests.replication.memory_log import MemoryLog
 
 PARTITION = TopicPartition("orders", 0)

@@ -1,0 +1,130 @@
+"""`replog quickstart`: the whole product in one run, on files that stay if asked."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from replog.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+LINE_BYTES_MAX = 1_000_000
+
+
+@click.command()
+@click.option(
+    "--input",
+    "input_path",
+    type=click.Path(exists=True, dir_okay=False),
+    help="One record a line; default: the lines of the Python standard library's sources.",
+)
+@click.option(
+    "--records",
+    "record_count",
+    type=click.IntRange(min=1),
+    default=1_000_000,
+    show_default=True,
+    help="How many; the input is repeated if it is shorter, and cut if it is longer.",
+)
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False),
+    help="Keep the files here; must be new or empty. Default: a temporary directory, deleted.",
+)
+@click.option("--spark/--no-spark", default=True, help="Let Spark read the result as well.")
+@click.option("--json", "as_json", is_flag=True, help="The figures as one JSON object.")
+def quickstart(
+    input_path: str | None,
+    *,
+    record_count: int,
+    directory: str | None,
+    spark: bool,
+    as_json: bool,
+) -> None:
+    """Run three replicas through the loss of their leader, and prove that nothing is lost.
+
+    Produces the records, kills the leader with uncommitted records in its log, elects another, goes
+    on, takes the old leader back, compares the three replicas' files byte by byte, and lets Spark
+    count what is in them.
+    """
+    from replog.cli.failover_run import FailoverRun
+    from replog.cli.line_source import LineSource, standard_library_sources
+    from replog.cli.quickstart_report import print_report
+    from replog.cli.spark_count import count_with_spark
+
+    started = time.perf_counter()
+    paths = [input_path] if input_path is not None else standard_library_sources()
+    source = LineSource(paths, LINE_BYTES_MAX)
+    progress = _Progress()
+    with _directory(directory) as place:
+        run = FailoverRun(place, source, record_count, progress.show)
+        try:
+            figures = run.run()
+            progress.show("comparing files done; Spark starts", 1, 1)
+            counted: dict[str, Any] = {"skipped": "--no-spark was given"}
+            if spark:
+                counted = count_with_spark(run.directories[0])
+        finally:
+            progress.clear()
+        report: dict[str, Any] = {
+            "input": input_path or "the standard library's sources",
+            "input_passes": source.passes,
+            "directory": place if directory is not None else None,
+            **dataclasses.asdict(figures),
+            "spark": counted,
+            "seconds": time.perf_counter() - started,
+        }
+    if as_json:
+        click.echo(json.dumps(report))
+    else:
+        print_report(report, figures)
+    spark_count = counted.get("records")
+    if spark_count is not None and spark_count != figures.records:
+        raise click.ClickException(
+            f"expected Spark to count {figures.records} records, found {spark_count}"
+        )
+
+
+class _Progress:
+    """One line on a terminal's stderr, written over; nothing anywhere else."""
+
+    def __init__(self) -> None:
+        self._visible = sys.stderr.isatty()
+        self._shown = False
+
+    def show(self, step: str, done: int, total: int) -> None:
+        if self._visible:
+            self._shown = True
+            sys.stderr.write(f"\r\x1b[K{100 * done // max(total, 1):3d} %  {step}")
+            sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _directory(directory: str | None) -> Iterator[str]:
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="replog-quickstart-") as place:
+            yield place
+        return
+    os.makedirs(directory, exist_ok=True)
+    if os.listdir(directory):
+        raise UsageError(
+            f"expected a new or empty directory, found files in {directory}; give another",
+            path=directory,
+        )
+    yield os.path.abspath(directory)
