@@ -392,7 +392,7 @@ class Scan:
 
 
 def scan(
-    const uint8_t[::1] buffer not None, *, int64_t start=0, stop=None, bint check_crc=True,
+    buffer not None, *, int64_t start=0, stop=None, bint check_crc=True,
     int64_t position=0, int64_t limit=1_000_000, bint lenient=False,
 ):
     """Walk the batches of buffer[start:stop) and return their headers.
@@ -401,7 +401,10 @@ def scan(
     is told in the Scan, not raised. `lenient` goes on past anything but an impossible length, as
     Kafka's own file walk does, and leaves the damage in the header's `outcome`.
     """
-    cdef int64_t length = buffer.shape[0] if stop is None else min(<int64_t> stop, buffer.shape[0])
+    # Cast, for a buffer of signed bytes (pyarrow's) is as good as one of unsigned ones.
+    cdef const uint8_t[::1] content = memoryview(buffer).cast("B")
+    cdef int64_t size_bytes = content.shape[0]
+    cdef int64_t length = size_bytes if stop is None else min(<int64_t> stop, size_bytes)
     cdef int64_t at = start
     cdef int64_t found, end, room, total = 0
     cdef int outcome = BATCH_OK
@@ -414,7 +417,7 @@ def scan(
         room = min(SCAN_CHUNK, limit - total)
         chunk = np.empty(room, dtype=HEADER_DTYPE)
         headers = chunk
-        bytes = &buffer[at]
+        bytes = &content[at]
         with nogil:
             outcome = scan_batches(
                 bytes, length - at, position + at, check_crc, lenient, previous_last,
