@@ -10,6 +10,7 @@ from replog.errors import UsageError
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
+FLUSH_INTERVAL_MS = 1000
 
 FlushMode = Literal["os", "interval", "commit"]
 CompressionType = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
@@ -20,7 +21,11 @@ _KAFKA_ALIASES = {"internal.segment.bytes": "segment_bytes"}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
-    """Options of one partition's log. Sizes in bytes, times in ms, -1 for "no limit"."""
+    """Options of one partition's log. Sizes in bytes, times in ms, -1 for "no limit".
+
+    flush_mode: `os` leaves syncing to flush() and the system, as Kafka's default does; `interval` also
+    syncs on the first append after flush_ms (1 s unless set); `commit` syncs before an append returns.
+    """
 
     segment_bytes: int = 1073741824
     segment_ms: int = 604800000
@@ -62,6 +67,8 @@ class LogConfig:
         if self.segment_bytes > INT_MAX:
             raise UsageError(f"expected segment_bytes <= {INT_MAX}, found {self.segment_bytes}")
         self._check_choice("flush_mode", get_args(FlushMode))
+        if self.flush_mode == "interval" and self.flush_ms == LONG_MAX:
+            object.__setattr__(self, "flush_ms", FLUSH_INTERVAL_MS)
         self._check_choice("compression_type", get_args(CompressionType))
         self._check_choice("message_timestamp_type", get_args(MessageTimestampType))
         if not self.cleanup_policies <= {"delete", "compact"}:

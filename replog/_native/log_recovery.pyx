@@ -72,7 +72,7 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_
     if clean:
         log.log_end_offset = log.active_segment.next_offset()
     else:
-        recover(log, report, recovery_point, epoch_entries is None, now_ms, on_progress)
+        recover(log, report, recovery_point, not epoch_entries, now_ms, on_progress)
     log.dense_end = log.log_end_offset
     if log.log_end_offset < log_start_offset:
         log.restart_locked(log_start_offset, log_start_offset)

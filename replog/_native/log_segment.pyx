@@ -21,7 +21,7 @@ from replog._native.record_batch cimport (
 )
 from replog._native.time_index cimport TimeIndex
 
-from replog.errors import CorruptBatchError
+from replog.errors import CorruptBatchError, LogTruncatedError
 
 from replog._native import mapped_file
 from replog._native.transaction_index import TransactionIndex
@@ -57,7 +57,14 @@ cdef class LogSegment:
 
     cdef int open(self) except -1:
         if self.file is None:
-            self.file = MappedFile(self.prefix + ".log", writable=True)
+            try:
+                self.file = MappedFile(self.prefix + ".log", writable=True)
+            except FileNotFoundError as error:
+                raise LogTruncatedError(
+                    f"expected segment file {self.path}, found it gone: truncation or retention took "
+                    f"it meanwhile; ask for the log's bounds and read again",
+                    path=self.path, offset=self.base_offset,
+                ) from error
         return 0
 
     cdef int open_indexes(self) except -1:
