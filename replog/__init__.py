@@ -8,6 +8,7 @@
 
 from replog.config import LogConfig
 from replog.errors import ReplogError
+from replog.storage.log_directory import LogDirectory
 from replog.storage.partition_log import PartitionLog as Log
 from replog.types import Codec, Isolation, Record, TimestampType, TopicPartition
 
@@ -16,6 +17,7 @@ __all__ = [
     "Isolation",
     "Log",
     "LogConfig",
+    "LogDirectory",
     "Record",
     "ReplogError",
     "TimestampType",

@@ -128,8 +128,9 @@ cdef class Log(AppendableLog):
         cdef LogSegment segment
         cdef BatchHeader header
         cdef int64_t now = self.now(None)
-        self.lower_recovery_point(offset)
+        # Lowered here first: another thread that persists it meanwhile must not raise it again.
         self.recovered_to = min(self.recovered_to, offset)
+        self.lower_recovery_point(offset)
         # Readers stop at the log end: it moves before any byte goes.
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -204,6 +205,7 @@ cdef class Log(AppendableLog):
         cdef int64_t now = self.now(None)
         cdef LogSegment segment
         # 0: until the new segment is there, any number of the old ones may be left.
+        self.recovered_to = 0
         self.lower_recovery_point(0)
         self.truncations += 1
         self.log_end_offset = min(offset, self.log_end_offset)

@@ -3,8 +3,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replog._native.producer_snapshot import ProducerEntry
-from replog._native.transaction_list import CompletedTransaction
+from replog._native.producer_snapshot import ProducerEntry as ProducerEntry
+from replog._native.transaction_list import CompletedTransaction as CompletedTransaction
 
 class CachedBatchRange(NamedTuple):
     first_sequence: int

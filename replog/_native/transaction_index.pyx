@@ -101,8 +101,8 @@ cdef class TransactionIndex:
         cdef iovec part
         if last_offset <= self.last_offset:
             raise InvariantViolation(
-                f"expected an abort marker behind offset {self.last_offset} in {self.path!r}, found "
-                f"one at {last_offset}. This is a bug in replog."
+                f"expected an abort marker behind offset {self.last_offset} in {self.path!r}, "
+                f"found one at {last_offset}. This is a bug in replog."
             )
         self.open_file(True)
         if self.file.size_bytes % ENTRY_BYTES:

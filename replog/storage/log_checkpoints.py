@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from typing import TYPE_CHECKING, Protocol
 
 from replog._native.mapped_file import FileLock
@@ -25,6 +26,8 @@ from replog.storage.clean_shutdown import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from replog.types import TopicPartition
 
 LOCK_FILE = ".lock"
@@ -43,7 +46,12 @@ class CheckpointedOffsets:
 class LogCheckpoints(Protocol):
     """Where a PartitionLog keeps its offsets. Each write is durable on return."""
 
-    def write_recovery_point(self, offset: int) -> None: ...
+    def write_recovery_point(self, read: Callable[[], int]) -> None:
+        """Persist what `read` gives; it is called while no other write can run."""
+
+    def lower_recovery_point(self, offset: int) -> None:
+        """See that no recovery point above `offset` is on disk."""
+
     def write_log_start_offset(self, offset: int) -> None: ...
     def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
         """The log is flushed and closed with these offsets."""
@@ -60,21 +68,34 @@ class BareCheckpoints:
         self._directory = directory
         self._topic_partition = topic_partition
         self._lock = FileLock(os.path.join(directory, LOCK_FILE))
+        self._changes = threading.Lock()
+        self._recovery_point = 0
 
     def take(self, *, fresh: bool) -> CheckpointedOffsets:
         """Read what the last stop left, and mark the directory as in use (not clean)."""
         clean = fresh or read_clean_shutdown(self._directory) is not None
         # Gone before the log loads: a crash while loading is an unclean stop, too.
         remove_clean_shutdown(self._directory)
+        self._recovery_point = self._read(RECOVERY_POINT_CHECKPOINT) or 0
         return CheckpointedOffsets(
             clean=clean,
-            recovery_point=self._read(RECOVERY_POINT_CHECKPOINT) or 0,
+            recovery_point=self._recovery_point,
             log_start_offset=self._read(LOG_START_OFFSET_CHECKPOINT) or 0,
             high_watermark=self._read(HIGH_WATERMARK_CHECKPOINT),
         )
 
-    def write_recovery_point(self, offset: int) -> None:
+    def write_recovery_point(self, read: Callable[[], int]) -> None:
+        with self._changes:
+            self._write_recovery_point(read())
+
+    def lower_recovery_point(self, offset: int) -> None:
+        with self._changes:
+            if self._recovery_point > offset:
+                self._write_recovery_point(offset)
+
+    def _write_recovery_point(self, offset: int) -> None:
         self._write(RECOVERY_POINT_CHECKPOINT, offset)
+        self._recovery_point = offset
 
     def write_log_start_offset(self, offset: int) -> None:
         self._write(LOG_START_OFFSET_CHECKPOINT, offset)
@@ -99,4 +120,3 @@ class BareCheckpoints:
 
     def _write(self, name: str, offset: int) -> None:
         write_offset_checkpoint(self._path(name), {self._topic_partition: offset})
-

@@ -84,7 +84,6 @@ class PartitionLog(Log):
         self.topic_partition = TopicPartition.parse(os.path.basename(directory))
         self._checkpoints = checkpoints
         self._now_ms = now_ms
-        self._persisted_recovery_point = offsets.recovery_point
         self._persisted_at_ms = now_ms()
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self.topic_id = self._settle_topic_id()
@@ -171,12 +170,11 @@ class PartitionLog(Log):
         write_leader_epochs(self._file(LEADER_EPOCH_CHECKPOINT), self.epoch_entries)
 
     def lower_recovery_point(self, offset: int) -> None:
-        if self._persisted_recovery_point > offset:
-            self.write_recovery_point(offset)
+        self._checkpoints.lower_recovery_point(offset)
 
     def write_recovery_point(self, offset: int) -> None:
-        self._checkpoints.write_recovery_point(offset)
-        self._persisted_recovery_point = offset
+        # Read again under the checkpoints' lock: a truncation may have lowered it meanwhile.
+        self._checkpoints.write_recovery_point(lambda: min(offset, self.recovery_point))
 
     def note_recovery_point(self, offset: int) -> None:
         # As often as Kafka does: a recovery point that is too low only costs time at recovery.

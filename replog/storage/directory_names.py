@@ -1,0 +1,58 @@
+"""Names of the directories inside a log directory, and what each one says (facts 2.1).
+
+    orders-0                                             a partition
+    orders-0.f2ecfdd17b9d4b81901566eb3d2984ec-delete     deleted; its files are still to be removed
+    orders-0.f2ecfdd17b9d4b81901566eb3d2984ec-stray      of a topic that the cluster does not know
+    orders-0.f2ecfdd17b9d4b81901566eb3d2984ec-future     being moved here from another directory
+    remote-log-index-cache                               Kafka's cache for tiered storage
+
+Anything else does not belong there: opening says so, since it may be a partition with a wrong name.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+import uuid
+
+from replog.errors import UsageError
+from replog.types import TopicPartition
+
+NAME_LENGTH_MAX = 255
+REMOTE_INDEX_CACHE = "remote-log-index-cache"
+METADATA_TOPIC = "__cluster_metadata"
+
+_MOVED = re.compile(r"(?P<name>\S+-[0-9]+)\.(?P<id>[0-9a-f]{32})-(?P<kind>delete|stray|future)\Z")
+
+
+class DirectoryKind(enum.Enum):
+    """What a directory inside a log directory is."""
+
+    PARTITION = "partition"
+    DELETED = "delete"
+    STRAY = "stray"
+    FUTURE = "future"
+    REMOTE_INDEX_CACHE = "remote index cache"
+
+
+def kind_of(name: str) -> DirectoryKind:
+    """What the directory called `name` is. Raises UsageError for a name that Kafka never gives."""
+    if name == REMOTE_INDEX_CACHE:
+        return DirectoryKind.REMOTE_INDEX_CACHE
+    moved = _MOVED.match(name)
+    if moved is not None:
+        return DirectoryKind(moved["kind"])
+    TopicPartition.parse(name)
+    return DirectoryKind.PARTITION
+
+
+def deleted_name(topic_partition: TopicPartition) -> str:
+    """A new name for a partition's directory that is to be deleted; long topics are cut."""
+    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}-delete"
+    return topic_partition.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def check_topic_partition(topic_partition: TopicPartition) -> None:
+    """Raise UsageError unless the pair makes a directory name that reads back as itself."""
+    if TopicPartition.parse(str(topic_partition)) != topic_partition:
+        raise UsageError(f"expected a partition number >= 0, found {topic_partition.partition}")

@@ -1,0 +1,495 @@
+"""A log directory: many partitions under one lock, with shared checkpoints, in Kafka's layout.
+
+    .lock                              held while open (flock)
+    meta.properties                    cluster, node and directory id
+    .kafka_cleanshutdown               there only between a clean close and the next open
+    *-offset-checkpoint                recovery points, log starts, high watermarks
+    TOPIC-N/                           a partition
+    TOPIC-N.<hex>-delete/              deleted, files still to be unlinked
+
+Order matters three times. The marker goes before any log loads, so that a crash while loading is an
+unclean stop; it comes back as the very last write of a close. A partition is renamed before its
+checkpoint entries go, and the entries go before a new partition can take the name. A partition that
+cannot be trusted is refused on its own: the others serve, and the directory is not marked clean.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import threading
+from typing import TYPE_CHECKING, Self
+
+from replog._native.mapped_file import (
+    FileLock,
+    fsync_dir,
+    make_dir,
+    remove,
+    remove_dir,
+    rename,
+)
+from replog.config import LogConfig
+from replog.errors import LogClosedError, LogFailedError, NoSpaceError, StorageError, UsageError
+from replog.storage.clean_shutdown import (
+    read_clean_shutdown,
+    remove_clean_shutdown,
+    write_clean_shutdown,
+)
+from replog.storage.directory_checkpoints import DirectoryCheckpoints, PartitionCheckpoints
+from replog.storage.directory_names import (
+    METADATA_TOPIC,
+    DirectoryKind,
+    check_topic_partition,
+    deleted_name,
+    kind_of,
+)
+from replog.storage.kafka_uuid import format_uuid, random_uuid
+from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
+from replog.storage.meta_properties import (
+    META_PROPERTIES_FILE,
+    MetaProperties,
+    read_meta_properties,
+    write_meta_properties,
+)
+from replog.storage.partition_log import PartitionLog, wall_clock_ms
+from replog.storage.partition_metadata import PARTITION_METADATA_FILE, write_topic_id
+from replog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Callable, Iterator, Mapping
+
+FIRST_NODE_ID = 1
+UNKNOWN_BROKER_EPOCH = -1
+
+
+class LogDirectory:
+    """The partitions of one log directory. Use `open`, as a context manager.
+
+    Any thread may call any method. `refused` holds, per partition that could not be opened, the
+    error that says why; `problems` what else was found wrong and done without.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        lock: FileLock,
+        *,
+        config: LogConfig,
+        configs: Mapping[str, LogConfig],
+        replicated: bool,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """For `open` only, which holds the lock."""
+        self.path = path
+        self.refused: dict[TopicPartition, StorageError] = {}
+        self.problems: list[str] = []
+        self.strays: list[str] = []
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.closed = False
+        self._lock = lock
+        self._config = config
+        self._configs = dict(configs)
+        self._replicated = replicated
+        self._now_ms = now_ms
+        self._changes = threading.RLock()
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._members: dict[TopicPartition, PartitionCheckpoints] = {}
+        self._deleted: list[tuple[int, str]] = []
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        config: LogConfig | None = None,
+        *,
+        configs: Mapping[str, LogConfig] | None = None,
+        cluster_id: str | None = None,
+        node_id: int | None = None,
+        replicated: bool = False,
+        recovery_threads: int = 2,
+        now_ms: Callable[[], int] = wall_clock_ms,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> Self:
+        """Open the log directory at `path` and every partition in it; created if missing.
+
+        configs: options by topic, `config` for the others. cluster_id, node_id: must be those of an
+        existing directory; a new one gets them, or fresh ones. replicated: a partition without a
+        checkpointed high watermark has committed nothing yet (otherwise: all it holds).
+        on_progress(done, total) counts partitions, called from this thread. Raises UsageError for
+        other ids or a name that does not belong, LogDirectoryLockedError, CorruptFileError for
+        meta.properties, LogFailedError, NoSpaceError. A damaged partition is in `refused`.
+        """
+        directory = os.path.abspath(path)
+        if not os.path.isdir(directory):
+            parent = os.path.dirname(directory)
+            os.makedirs(parent, exist_ok=True)
+            make_dir(directory)
+            fsync_dir(parent)
+        lock = FileLock(os.path.join(directory, LOCK_FILE))
+        opened = cls(
+            directory,
+            lock,
+            config=config or LogConfig(),
+            configs=configs or {},
+            replicated=replicated,
+            now_ms=now_ms,
+        )
+        try:
+            opened._load(cluster_id, node_id, recovery_threads, on_progress)
+        except BaseException:
+            opened._abandon()
+            raise
+        return opened
+
+    def _load(
+        self,
+        cluster_id: str | None,
+        node_id: int | None,
+        recovery_threads: int,
+        on_progress: Callable[[int, int], None] | None,
+    ) -> None:
+        found = self._find_partitions()
+        self.meta_properties = self._settle_ids(cluster_id, node_id)
+        self.last_shutdown = read_clean_shutdown(self.path)
+        self._checkpoints = DirectoryCheckpoints(self.path)
+        self.problems += self._checkpoints.problems
+        # From here on a crash leaves an unclean directory, until close() says otherwise.
+        remove_clean_shutdown(self.path)
+        found = [key for key in found if not self._remove_torn_creation(key)]
+        self._open_partitions(found, recovery_threads, on_progress)
+        self._drop_missing(set(found))
+
+    def _find_partitions(self) -> list[TopicPartition]:
+        """Partitions by name; puts deleted ones in line. Raises UsageError for a stranger."""
+        found = []
+        delete_at_ms = self._now_ms() + self._config.file_delete_delay_ms
+        for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
+            if not entry.is_dir():
+                continue
+            try:
+                kind = kind_of(entry.name)
+            except UsageError as error:
+                raise UsageError(
+                    f"expected only partition directories (TOPIC-N) in the log directory "
+                    f"{self.path}, found {entry.name!r}; move it elsewhere",
+                    path=entry.path,
+                ) from error
+            if kind is DirectoryKind.DELETED:
+                self._deleted.append((delete_at_ms, entry.path))
+            elif kind in (DirectoryKind.STRAY, DirectoryKind.FUTURE):
+                self.strays.append(entry.name)
+            elif kind is DirectoryKind.PARTITION:
+                topic_partition = TopicPartition.parse(entry.name)
+                # The controller's log is opened by the controller, as in Kafka.
+                if topic_partition.topic != METADATA_TOPIC:
+                    found.append(topic_partition)
+        return found
+
+    def _settle_ids(self, cluster_id: str | None, node_id: int | None) -> MetaProperties:
+        path = os.path.join(self.path, META_PROPERTIES_FILE)
+        found = read_meta_properties(path)
+        if found is None:
+            found = MetaProperties(
+                cluster_id=format_uuid(random_uuid()) if cluster_id is None else cluster_id,
+                node_id=FIRST_NODE_ID if node_id is None else node_id,
+                directory_id=random_uuid(),
+            )
+            write_meta_properties(path, found)
+        for name, asked, held in (
+            ("cluster", cluster_id, found.cluster_id),
+            ("node", node_id, found.node_id),
+        ):
+            if asked is not None and held is not None and asked != held:
+                raise UsageError(
+                    f"expected a log directory of {name} {asked!r}, found {path} to be of "
+                    f"{held!r}; give the right directory, or an empty one",
+                    path=path,
+                )
+        return found
+
+    def _remove_torn_creation(self, topic_partition: TopicPartition) -> bool:
+        """Remove what a crash inside create_partition left; never a partition that held records."""
+        directory = self._directory(topic_partition)
+        names = os.listdir(directory)
+        if self._checkpoints.recovery_points.offsets.get(topic_partition, 0) > 0:
+            return False
+        if any(not name.endswith(".tmp") for name in names):
+            return False
+        for name in names:
+            remove(os.path.join(directory, name))
+        remove_dir(directory)
+        fsync_dir(self.path)
+        return True
+
+    def _open_partitions(
+        self,
+        found: list[TopicPartition],
+        recovery_threads: int,
+        on_progress: Callable[[int, int], None] | None,
+    ) -> None:
+        with concurrent.futures.ThreadPoolExecutor(
+            max(1, recovery_threads), thread_name_prefix="replog-recovery"
+        ) as pool:
+            opening = {pool.submit(self._open_partition, key): key for key in found}
+            try:
+                for done, future in enumerate(concurrent.futures.as_completed(opening), start=1):
+                    self._settle_opened(opening[future], future)
+                    if on_progress is not None:
+                        on_progress(done, len(found))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _open_partition(self, topic_partition: TopicPartition) -> PartitionLog:
+        offsets = CheckpointedOffsets(
+            clean=self.last_shutdown is not None,
+            recovery_point=self._checkpoints.recovery_points.offsets.get(topic_partition, 0),
+            log_start_offset=self._checkpoints.log_start_offsets.offsets.get(topic_partition, 0),
+            high_watermark=self._checkpoints.high_watermarks.offsets.get(
+                topic_partition, 0 if self._replicated else None
+            ),
+        )
+        return self._make_log(topic_partition, offsets)
+
+    def _make_log(
+        self, topic_partition: TopicPartition, offsets: CheckpointedOffsets
+    ) -> PartitionLog:
+        member = PartitionCheckpoints(self._checkpoints, topic_partition)
+        log = PartitionLog(
+            self._directory(topic_partition),
+            self._configs.get(topic_partition.topic, self._config),
+            member,
+            offsets,
+            now_ms=self._now_ms,
+        )
+        with self._changes:
+            self._logs[topic_partition] = log
+            self._members[topic_partition] = member
+        return log
+
+    def _settle_opened(
+        self, topic_partition: TopicPartition, future: concurrent.futures.Future[PartitionLog]
+    ) -> None:
+        try:
+            future.result()
+        except (LogFailedError, NoSpaceError):
+            raise  # it is the disk, not the partition
+        except StorageError as error:
+            self.refused[topic_partition] = error
+
+    def _drop_missing(self, found: set[TopicPartition]) -> None:
+        """Forget the offsets of partitions that are no longer there."""
+        held = set().union(*(file.offsets.keys() for file in self._checkpoints.files))
+        missing = sorted(key for key in held - found if key.topic != METADATA_TOPIC)
+        for topic_partition in missing:
+            if self._checkpoints.recovery_points.offsets.get(topic_partition, 0) > 0:
+                self.problems.append(
+                    f"expected the directory {self._directory(topic_partition)} of a checkpointed "
+                    f"partition, found none; if nobody deleted it, copy it from a replica"
+                )
+        self._checkpoints.drop(missing)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, exception_type: object, *exception: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<LogDirectory {self.path} of {len(self._logs)} partitions>"
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        """The partitions that are open, sorted."""
+        with self._changes:
+            return iter(sorted(self._logs))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def __contains__(self, topic_partition: object) -> bool:
+        return topic_partition in self._logs
+
+    def __getitem__(self, topic_partition: TopicPartition) -> PartitionLog:
+        """The partition's log. Raises the error of a refused one, UsageError for an unknown one."""
+        with self._changes:
+            self._check_open()
+            if topic_partition in self.refused:
+                raise self.refused[topic_partition]
+            try:
+                return self._logs[topic_partition]
+            except KeyError:
+                raise UsageError(
+                    f"expected a partition of {self.path}, found none called {topic_partition}; "
+                    f"create it first",
+                    topic_partition=str(topic_partition),
+                ) from None
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """The partitions that are open, sorted."""
+        return list(self)
+
+    @property
+    def failed(self) -> bool:
+        """Whether an I/O error has made a log of the directory unfit: it should go offline."""
+        with self._changes:
+            return any(log.failed for log in self._logs.values())
+
+    def create_partition(
+        self, topic: str, partition: int, topic_id: uuid.UUID | None = None
+    ) -> PartitionLog:
+        """Create and open an empty partition; durable on return. A fresh topic id if none is given.
+
+        Raises UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
+        """
+        topic_partition = TopicPartition(topic, partition)
+        check_topic_partition(topic_partition)
+        with self._changes:
+            self._check_open()
+            directory = self._directory(topic_partition)
+            if topic_partition in self._logs or os.path.exists(directory):
+                raise UsageError(
+                    f"expected a new partition, found {directory} to be there already",
+                    topic_partition=str(topic_partition),
+                )
+            # Whatever held the name before: its offsets must be gone before this one can crash.
+            self._checkpoints.drop([topic_partition])
+            make_dir(directory)
+            write_topic_id(
+                os.path.join(directory, PARTITION_METADATA_FILE), topic_id or random_uuid()
+            )
+            fsync_dir(self.path)
+            watermark = 0 if self._replicated else None
+            return self._make_log(
+                topic_partition, CheckpointedOffsets(clean=True, high_watermark=watermark)
+            )
+
+    def delete_partition(self, topic_partition: TopicPartition) -> None:
+        """Close and delete a partition; durable on return. Views of its records stay readable.
+
+        Its files go with the first remove_deleted() after file_delete_delay_ms. A refused partition
+        can be deleted too. Raises UsageError for an unknown one.
+        """
+        with self._changes:
+            self._check_open()
+            if topic_partition not in self.refused:
+                self[topic_partition].close(flush=False)
+            directory = self._directory(topic_partition)
+            retired = os.path.join(self.path, deleted_name(topic_partition))
+            rename(directory, retired)
+            fsync_dir(self.path)
+            self._logs.pop(topic_partition, None)
+            self._members.pop(topic_partition, None)
+            self.refused.pop(topic_partition, None)
+            self._checkpoints.drop([topic_partition])
+            delay_ms = self._config.file_delete_delay_ms
+            self._deleted.append((self._now_ms() + delay_ms, retired))
+
+    def remove_deleted(self, now_ms: int | None = None) -> list[str]:
+        """Unlink the deleted partitions whose delay is over at `now_ms`; returns their paths."""
+        now = self._now_ms() if now_ms is None else now_ms
+        with self._changes:
+            due = [path for deadline, path in self._deleted if deadline <= now]
+            self._deleted = [pair for pair in self._deleted if pair[0] > now]
+        for path in due:
+            for name in os.listdir(path):
+                remove(os.path.join(path, name))
+            remove_dir(path)
+        return due
+
+    def checkpoint_recovery_points(self) -> None:
+        """Persist every log's recovery point, without flushing. Kafka does so every minute."""
+        self._checkpoints.recovery_points.update(
+            lambda: {key: log.recovery_point for key, log in self._open_logs()}
+        )
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Persist the log starts that the first segment's name does not tell."""
+        with self._checkpoints.lock:
+            held = self._checkpoints.log_start_offsets.offsets
+            starts = {key: at for key, at in held.items() if key in self.refused}
+            for key, log in self._open_logs():
+                if log.log_start_offset > log.segments[0].base_offset:
+                    starts[key] = log.log_start_offset
+            self._checkpoints.log_start_offsets.replace(starts)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Persist the high watermarks that somebody has set. Kafka does so every 5 seconds."""
+        self._checkpoints.high_watermarks.update(
+            lambda: {
+                key: log.high_watermark
+                for key, log in self._open_logs()
+                if log.follows_high_watermark
+            }
+        )
+
+    def close(self, broker_epoch: int | None = None) -> None:
+        """Flush and close every log, write the checkpoints and, if all went well, the clean marker.
+
+        broker_epoch (default: the attribute) goes into the marker. The directory is unlocked in any
+        case. Raises the first error that a log's close raised; the others are closed nevertheless.
+        """
+        with self._changes:
+            if self.closed:
+                return
+            self.closed = True
+            try:
+                errors = self._close_logs()
+                if not errors:
+                    self._mark_clean(self.broker_epoch if broker_epoch is None else broker_epoch)
+            finally:
+                self._lock.release()
+        if errors:
+            raise errors[0]
+
+    def _close_logs(self) -> list[StorageError]:
+        errors = []
+        for log in self._logs.values():
+            try:
+                # A log that has failed is left as a crash would leave it.
+                log.close(flush=not log.failed)
+            except StorageError as error:
+                errors.append(error)
+        return errors
+
+    def _mark_clean(self, broker_epoch: int) -> None:
+        last = {
+            key: member.last_offsets
+            for key, member in self._members.items()
+            if member.last_offsets is not None
+        }
+        held = self._checkpoints.log_start_offsets.offsets
+        starts = {key: at for key, at in held.items() if key in self.refused}
+        for key, (_, log_start_offset, _) in last.items():
+            if log_start_offset > self._logs[key].segments[0].base_offset:
+                starts[key] = log_start_offset
+        self._checkpoints.recovery_points.update(lambda: {key: at[0] for key, at in last.items()})
+        self._checkpoints.log_start_offsets.replace(starts)
+        self._checkpoints.high_watermarks.update(
+            lambda: {key: at[2] for key, at in last.items() if at[2] is not None}
+        )
+        # Last of all, and only if nothing is left that would have to be recovered.
+        if len(last) == len(self._logs) and not self.refused:
+            write_clean_shutdown(self.path, broker_epoch)
+
+    def _abandon(self) -> None:
+        """Undo a failed open: leave everything as a crash would."""
+        self.closed = True
+        for log in self._logs.values():
+            log.close(flush=False)
+        self._lock.release()
+
+    def _open_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
+        self._check_open()
+        return [(key, log) for key, log in list(self._logs.items()) if not log.closed]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise LogClosedError(
+                f"expected an open log directory, found {self.path} closed; open it again",
+                path=self.path,
+            )
+
+    def _directory(self, topic_partition: TopicPartition) -> str:
+        return os.path.join(self.path, str(topic_partition))
