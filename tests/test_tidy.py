@@ -48,6 +48,7 @@ NATIVE_ORDER = (
     {"batch_set"},
     {"log_segment"},
     {"readable_log"},
+    {"append_result"},
     {"appendable_log"},
     {"log"},
     {"log_recovery"},

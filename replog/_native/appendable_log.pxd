@@ -3,22 +3,15 @@
 from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from replog._native.append_result cimport AppendResult
 from replog._native.batch_set cimport BatchSet
-from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.readable_log cimport ReadableLog
-
-cdef class AppendResult:
-    cdef readonly int64_t base_offset
-    cdef readonly int64_t last_offset         # inclusive; base_offset - 1 if nothing was appended
-    cdef readonly int64_t log_append_time_ms  # -1 unless the log stamps times itself
-    cdef readonly bint duplicate              # an idempotent producer's repeat: the first answer again
 
 cdef class AppendableLog(ReadableLog):
     cdef readonly object config
     cdef object clock                  # () -> ms since the epoch
     cdef object jitter                 # (segment_jitter_ms) -> ms, drawn once a segment
-    cdef LeaderEpochCache epochs
     cdef BatchSet batches
     cdef PyThread_type_lock write_lock
     cdef PyThread_type_lock sync_lock

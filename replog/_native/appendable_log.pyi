@@ -1,25 +1,12 @@
 from collections.abc import Callable
 
-from replog._native.producer_state import ProducerEntry
+from replog._native.append_result import AppendResult
 from replog._native.readable_log import ReadableLog
 from replog.config import LogConfig
 from typing_extensions import Buffer
 
 SEGMENT_SUFFIXES: tuple[str, ...]
 CODECS: dict[str, int]
-
-class AppendResult:
-    base_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    duplicate: bool
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_append_time_ms: int = -1,
-        duplicate: bool = False,
-    ) -> None: ...
 
 class AppendableLog(ReadableLog):
     config: LogConfig
@@ -40,15 +27,6 @@ class AppendableLog(ReadableLog):
     def write_log_start(self, offset: int) -> None: ...
     @property
     def recovery_point(self) -> int: ...
-    @property
-    def latest_epoch(self) -> int: ...
-    @property
-    def epoch_entries(self) -> list[tuple[int, int]]: ...
-    @property
-    def producer_entries(self) -> list[ProducerEntry]: ...
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...
-    def epoch_for_offset(self, offset: int) -> int: ...
-    def set_high_watermark(self, offset: int) -> int: ...
     def refuse(self) -> None: ...
     def append_as_leader(
         self,

@@ -7,7 +7,6 @@ each is called before the step that relies on it. Order of an append: epoch file
 crash in between leaves an epoch without records or a torn batch at the tail; recovery cuts both.
 """
 
-cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
@@ -15,6 +14,7 @@ from cpython.pythread cimport (
 )
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from replog._native.append_result cimport AppendResult
 from replog._native.batch_format cimport CODEC_MASK
 from replog._native.batch_set cimport BatchSet
 from replog._native.file_system cimport fork_count
@@ -37,25 +37,6 @@ cdef int64_t SNAPSHOT_BYTES = 64 * 1024 * 1024
 cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-
-
-@cython.final
-@cython.freelist(8)
-cdef class AppendResult:
-    """Offsets [base_offset, last_offset] (inclusive) that an append was given."""
-
-    def __init__(self, int64_t base_offset, int64_t last_offset, int64_t log_append_time_ms=-1,
-                 bint duplicate=False):
-        self.base_offset = base_offset
-        self.last_offset = last_offset
-        self.log_append_time_ms = log_append_time_ms
-        self.duplicate = duplicate
-
-    def __repr__(self):
-        return (
-            f"AppendResult(base_offset={self.base_offset}, last_offset={self.last_offset}, "
-            f"log_append_time_ms={self.log_append_time_ms}, duplicate={self.duplicate})"
-        )
 
 
 cdef class AppendableLog(ReadableLog):
@@ -121,35 +102,6 @@ cdef class AppendableLog(ReadableLog):
     def recovery_point(self):
         """Exclusive: offsets below it are known flushed."""
         return self.recovered_to
-
-    @property
-    def latest_epoch(self):
-        """The highest leader epoch known, -1 for none."""
-        return self.epochs.latest_epoch
-
-    @property
-    def epoch_entries(self):
-        """(leader_epoch, start_offset) of every epoch, ascending."""
-        return self.epochs.entries()
-
-    @property
-    def producer_entries(self):
-        """State of every idempotent producer, in the order of Kafka's snapshot file."""
-        return self.producers.entries()
-
-    def end_offset_for_epoch(self, int32_t leader_epoch):
-        """(leader_epoch, exclusive end offset) of the largest epoch <= the one asked; (-1, -1)."""
-        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
-
-    def epoch_for_offset(self, int64_t offset):
-        """The leader epoch that `offset` was written in, -1 if unknown."""
-        return self.epochs.epoch_for_offset(offset)
-
-    def set_high_watermark(self, int64_t offset):
-        """Move the high watermark, clamped to [log_start_offset, log_end_offset]; returns it."""
-        self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
-        self.producers.release_below(self.watermark)
-        return self.watermark
 
     cdef int lock(self) except -1:
         # First of all: another thread may have held the lock when this process was forked.

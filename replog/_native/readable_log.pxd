@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
+from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.producer_state cimport ProducerState
@@ -27,6 +28,7 @@ cdef class ReadableLog:
     cdef readonly int64_t log_end_offset    # moved last in an append, first in a truncation
     cdef int64_t watermark                  # -1: nobody else holds a copy, it follows log_end_offset
     cdef ProducerState producers
+    cdef LeaderEpochCache epochs
 
     cdef int64_t floor_place(self, int64_t offset) except -1
     cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound) except -1

@@ -9,8 +9,9 @@ what is whole. A LogSlice pins its range of the mapping for as long as it, or a 
 from bisect import bisect_right
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.producer_state cimport ProducerState
@@ -92,6 +93,35 @@ cdef class ReadableLog:
         cdef int64_t bound = self.high_watermark
         unstable = self.producers.first_unstable_offset(bound)
         return bound if unstable is None else min(bound, max(unstable, self.log_start_offset))
+
+    @property
+    def latest_epoch(self):
+        """The highest leader epoch known, -1 for none."""
+        return self.epochs.latest_epoch
+
+    @property
+    def epoch_entries(self):
+        """(leader_epoch, start_offset) of every epoch, ascending."""
+        return self.epochs.entries()
+
+    @property
+    def producer_entries(self):
+        """State of every idempotent producer, in the order of Kafka's snapshot file."""
+        return self.producers.entries()
+
+    def end_offset_for_epoch(self, int32_t leader_epoch):
+        """(leader_epoch, exclusive end offset) of the largest epoch <= the one asked; (-1, -1)."""
+        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def epoch_for_offset(self, int64_t offset):
+        """The leader epoch that `offset` was written in, -1 if unknown."""
+        return self.epochs.epoch_for_offset(offset)
+
+    def set_high_watermark(self, int64_t offset):
+        """Move the high watermark, clamped to [log_start_offset, log_end_offset]; returns it."""
+        self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+        self.producers.release_below(self.watermark)
+        return self.watermark
 
     @property
     def active_segment(self):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, Iterator, Sequence
 
-    from replog._native.appendable_log import AppendResult
+    from replog._native.append_result import AppendResult
     from replog._native.readable_log import LogSlice
 
 ARROW_SLICE_BYTES = 64 * 1024 * 1024
