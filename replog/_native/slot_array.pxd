@@ -27,6 +27,8 @@ cdef class SlotArray:
     cdef const uint8_t* slot(self, int64_t number) except NULL
     cdef int64_t map_capacity(self) noexcept
     cdef int write_tail(self) except -1
+    cdef int finish_tail(self) except -1
+    cdef int64_t slots_in_place(self, int64_t count) except -1
     cdef int keep(self, int64_t count) except -1
     cdef int cut_file(self, int64_t count) except -1
     cdef int remember_last(self) except -1

@@ -12,6 +12,7 @@ A file that another program preallocated ends in zero slots; they are no entries
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp
 
 from replog._native.mapped_file cimport MappedFile, iovec
 
@@ -95,13 +96,42 @@ cdef class SlotArray:
         """Move the tail into the file. Raises NoSpaceError (tail kept), LogFailedError."""
         cdef iovec part
         cdef int64_t count = self.entry_count - self.written_count
+        cdef int64_t same = 0
+        if self.file.size_bytes != self.written_count * self.slot_bytes:
+            same = self.slots_in_place(count)
+            if self.file.size_bytes != (self.written_count + same) * self.slot_bytes and (
+                same < count or count == 0
+            ):
+                same = 0
+                self.cut_file(self.written_count)
+        if count > same:
+            part.iov_base = self.tail + same * self.slot_bytes
+            part.iov_len = (count - same) * self.slot_bytes
+            self.file.append(&part, 1, (count - same) * self.slot_bytes)
+        self.written_count += count
+        return 0
+
+    cdef int64_t slots_in_place(self, int64_t count) except -1:
+        """How many slots of the tail the file holds where they belong; all that it can, or none.
+
+        An index that is made anew mostly says what it said before. Its file is then left alone:
+        emptying one makes some file systems write it back at once (ext4's auto_da_alloc).
+        """
+        cdef int64_t start = self.written_count * self.slot_bytes
+        cdef int64_t there = (self.file.size_bytes - start) // self.slot_bytes
+        cdef const uint8_t* slots
+        if there > count:
+            there = count
+        if there <= 0:
+            return 0
+        slots = self.file.map(self.file.size_bytes)
+        return 0 if memcmp(slots + start, self.tail, there * self.slot_bytes) else there
+
+    cdef int finish_tail(self) except -1:
+        """Move the tail into the file and cut what a reset left behind it."""
+        self.write_tail()
         if self.file.size_bytes != self.written_count * self.slot_bytes:
             self.cut_file(self.written_count)
-        if count:
-            part.iov_base = self.tail
-            part.iov_len = count * self.slot_bytes
-            self.file.append(&part, 1, count * self.slot_bytes)
-            self.written_count += count
         return 0
 
     cdef int cut_file(self, int64_t count) except -1:
@@ -152,19 +182,20 @@ cdef class SlotArray:
         return written + self.tail_copy()
 
     def reset(self) -> None:
-        """Drop every entry, and what a crash or another program left in the file."""
-        self.keep(0)
-        if self.file.size_bytes:
-            self.cut_file(0)
+        """Drop every entry; the file follows when it is next written, flushed or closed."""
+        self.entry_count = 0
+        self.written_count = 0
+        self.full = self.capacity_slots <= 0
         self.whole = True
+        self.remember_last()
 
     def write_out(self) -> None:
         """Move what is in memory to the file; not durable. Raises NoSpaceError, LogFailedError."""
-        self.write_tail()
+        self.finish_tail()
 
     def flush(self) -> None:
         """Write out and sync; durable on return. Raises NoSpaceError, LogFailedError (for good)."""
-        self.write_tail()
+        self.finish_tail()
         self.file.flush()
 
     def rename_to(self, path: str) -> None:
@@ -178,7 +209,7 @@ cdef class SlotArray:
             return
         try:
             if self.file.writable and not self.file.failed:
-                self.write_tail()
+                self.finish_tail()
         finally:
             self.file.close()
 
