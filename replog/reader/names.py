@@ -10,9 +10,11 @@ import os
 import re
 from typing import Literal, NamedTuple
 
+from replog.config import LONG_MAX
 from replog.errors import UsageError
 from replog.types import TopicPartition
 
+RELATIVE_OFFSETS = 1 << 31  # how many offsets one segment can hold
 SEGMENT_NAME = re.compile(r"(\d{20})\.log\Z")
 _PARTITION_NAME = re.compile(r".+-\d+\Z")
 _RECORDS_NAME = re.compile(
@@ -26,10 +28,15 @@ PathKind = Literal["log directory", "partition", "records", "side file"]
 
 
 class SegmentName(NamedTuple):
-    """A data file of a partition and the base offset in its name."""
+    """A data file of a partition, and what the batches in it must keep to.
+
+    base_offset: from its name. upper_offset: exclusive, the base of the next segment or what an
+    index can address.
+    """
 
     base_offset: int
     path: str
+    upper_offset: int = LONG_MAX
 
 
 def kind_of(path: str) -> PathKind:
@@ -75,10 +82,13 @@ def topic_partition_of(path: str) -> TopicPartition:
 
 def segment_names(path: str) -> list[SegmentName]:
     """The segments of a partition directory by base offset, as its files stand now."""
-    matches = [SEGMENT_NAME.match(name) for name in os.listdir(path)]
-    return sorted(
-        SegmentName(int(match[1]), os.path.join(path, match[0])) for match in matches if match
-    )
+    matches = [match for name in os.listdir(path) if (match := SEGMENT_NAME.match(name))]
+    bases = sorted((int(match[1]), match[0]) for match in matches)
+    uppers = [base for base, _ in bases[1:]] + [base + RELATIVE_OFFSETS for base, _ in bases[-1:]]
+    return [
+        SegmentName(base, os.path.join(path, name), upper)
+        for (base, name), upper in zip(bases, uppers, strict=True)
+    ]
 
 
 def checkpoint_home(path: str) -> str:

@@ -166,9 +166,10 @@ def read_split(
     Looks at nothing but the segment's file and index. `aborted`: what a read_committed plan found.
     Raises LogTruncatedError if the range is no longer all there, CorruptBatchError.
     """
-    segment = SegmentName(split.base_offset, split.segment_path)
     yield from decode_chunks(
-        segment_chunks(segment, split.start_offset, split.end_offset, size_seen=split.size_seen),
+        segment_chunks(
+            split.segment, split.start_offset, split.end_offset, size_seen=split.size_seen
+        ),
         split.start_offset,
         split.end_offset,
         columns=columns,

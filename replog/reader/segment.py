@@ -7,22 +7,26 @@ the torn tail of a write under way (the walk stops there) or damage (the caller 
 from __future__ import annotations
 
 import dataclasses
+import os
 import struct
 from collections.abc import Iterator
 from typing import Any, NoReturn, Self
 
+import numpy as np
 import numpy.typing as npt
 
 from replog._native.mapped_file import OfflineFile
-from replog._native.record_batch import scan
+from replog._native.record_batch import Scan, scan
 from replog.errors import CorruptBatchError, LogTruncatedError
-from replog.reader.names import SegmentName
+from replog.reader.names import SegmentName, segment_names
 from replog.reader.side_files import decode_offset_index, read_whole, side_path
 
 CHUNK_BYTES = 2 * 1024 * 1024
 HEADER_BYTES = 61
 LOG_OVERHEAD = 12
-BATCH_PARTIAL = 1
+BATCH_BAD_OFFSET = -6
+BATCH_BAD_EPOCH = -8
+CHAIN_BROKEN = "its offsets or its leader epoch contradict the batches around it"
 
 Headers = npt.NDArray[Any]
 
@@ -63,6 +67,7 @@ class SegmentReader:
     """Read-only access to one data file. Raises LogTruncatedError if it is gone or got shorter."""
 
     def __init__(self, name: SegmentName) -> None:
+        self._name = name
         self.base_offset = name.base_offset
         self.path = name.path
         try:
@@ -96,29 +101,69 @@ class SegmentReader:
 
         Raises CorruptBatchError at the first bytes that are neither a batch nor a torn tail.
         """
-        last_offset = self.base_offset - 1
+        before: Any = None
         length = chunk_bytes
         while True:
             size = self.size()
             content = self.read(position, length)
             found = scan(content, position=position, check_crc=check_crc)
-            if found.end:
-                if int(found.headers["base_offset"][0]) <= last_offset:
-                    self.damaged(position, last_offset + 1, "its offsets do not continue the log")
-                yield Chunk(content[: found.end], found.headers, position, self.path)
-                last_offset = int(found.headers["last_offset"][-1])
-                position += found.end
+            headers = found.headers[: self._believable(found, before)]
+            if len(headers):
+                before = headers[-1]
+                end = int(before["position"]) + int(before["size_bytes"]) - position
+                yield Chunk(content[:end], headers, position, self.path)
+                position += end
                 length = chunk_bytes
+            if len(headers) < len(found.headers):
+                self._raise_if_replaced()
+                self.damaged(position, self._next_offset(before), CHAIN_BROKEN)
             if found.outcome < 0:
                 if self.only_zeros(position):
                     return
                 self._raise_if_rewritten(position, content[found.end :])
-                self.damaged(position, last_offset + 1, found.problem)
-            if found.end:
+                self.damaged(position, self._next_offset(before), found.problem)
+            if len(headers):
                 continue
             length = self.batch_bytes(content)
             if length <= len(content) or length > size - position:
                 return
+
+    def _next_offset(self, before: Any) -> int:
+        return self.base_offset if before is None else int(before["last_offset"]) + 1
+
+    def _believable(self, found: Scan, before: Any) -> int:
+        """How many of the headers fit the segment and the batches around them.
+
+        Base offset and leader epoch are outside the CRC. What gives a wrong one away is the chain:
+        offsets and epochs never fall, and offsets stay inside the segment. Where a gap or a rise is
+        followed by a fall, the batch behind the gap is the one that cannot be believed. The epoch
+        checkpoint is no witness: it is derived from these batches.
+        """
+        headers = found.headers
+        if not len(headers):
+            return 0
+        unfit = headers["last_offset"] >= self._name.upper_offset
+        unfit[0] |= int(headers["base_offset"][0]) < self._next_offset(before)
+        if before is not None:
+            unfit[0] |= int(headers["leader_epoch"][0]) < int(before["leader_epoch"])
+        first_unfit = np.flatnonzero(unfit)
+        count = int(first_unfit[0]) if len(first_unfit) else len(headers)
+        if count == len(headers) and found.outcome in {BATCH_BAD_OFFSET, BATCH_BAD_EPOCH}:
+            last, previous = headers[-1], headers[-2] if len(headers) > 1 else before
+            gap = previous is None or last["base_offset"] != previous["last_offset"] + 1
+            rise = previous is None or last["leader_epoch"] != previous["leader_epoch"]
+            count -= bool(gap if found.outcome == BATCH_BAD_OFFSET else rise)
+        return count
+
+    def _raise_if_replaced(self) -> None:
+        """Tell damage from a compaction that put a merged file in this one's place."""
+        if self._name not in segment_names(os.path.dirname(self.path)):
+            raise LogTruncatedError(
+                f"expected {self.path} to end below offset {self._name.upper_offset}, found the "
+                f"segments of the directory changed meanwhile; read the partition again",
+                path=self.path,
+                offset=self._name.upper_offset,
+            )
 
     def batch_bytes(self, content: memoryview) -> int:
         """Size of the batch that begins here, by its length field; 0 if that is not there."""

@@ -17,8 +17,7 @@ class SplitRange(NamedTuple):
     """
 
     partition_path: str
-    segment_path: str
-    base_offset: int
+    segment: SegmentName
     start_offset: int
     end_offset: int
     size_bytes: int
@@ -55,8 +54,6 @@ def split_segment(
             limit = place + target_bytes
     bounds = [(start_offset, position), *cuts, (end_offset, size)]
     return [
-        SplitRange(
-            partition_path, segment.path, segment.base_offset, low, high, max(stop - begin, 0), size
-        )
+        SplitRange(partition_path, segment, low, high, max(stop - begin, 0), size)
         for (low, begin), (high, stop) in itertools.pairwise(bounds)
     ]
