@@ -334,7 +334,25 @@ cdef class LogSegment:
             last = header.last_offset
             floor = last + 1
             position = header.position + header.size_bytes
+        self.check_last_time(last)
         return last + 1
+
+    cdef int check_last_time(self, int64_t last_offset) except -1:
+        """Rebuild the indexes if the last time entry, which new ones follow, is no batch's."""
+        cdef BatchHeader header
+        if self.times.entry_count == 0:
+            return 0
+        try:
+            if (
+                self.times.last_offset <= last_offset
+                and self.find(self.times.last_offset, &header)
+                and header.max_timestamp == self.times.last_timestamp
+            ):
+                return 0
+        except CorruptBatchError:
+            return 0   # reads will say so; opening checks no bytes below the recovery point
+        self.rebuild_indexes()
+        return 0
 
     cdef int cut(self, int64_t position, int64_t offset) except -1:
         """Cut the data file at `position` and the indexes at `offset` (facts 4.6)."""
