@@ -266,6 +266,8 @@ INTO_EACH_SHAPE int write_rows(const replog_rows *rows, shape shaped, int64_t st
 
 static const shape values_arrow = {REPLOG_COLUMN_OFFSETS32, REPLOG_COLUMN_NULLS, 0, 0};
 static const shape values_listed = {REPLOG_COLUMN_SLICES, REPLOG_COLUMN_NULLS, 0, 0};
+static const shape timed_arrow = {REPLOG_COLUMN_OFFSETS32, REPLOG_COLUMN_NULLS, ANY, 0};
+static const shape timed_listed = {REPLOG_COLUMN_SLICES, REPLOG_COLUMN_NULLS, ANY, 0};
 static const shape keyed_arrow = {REPLOG_COLUMN_OFFSETS32, REPLOG_COLUMN_OFFSETS32, ANY, 0};
 static const shape keyed_listed = {REPLOG_COLUMN_SLICES, REPLOG_COLUMN_SLICES, ANY, 0};
 static const shape any_shape = {ANY, ANY, ANY, ANY};
@@ -273,7 +275,7 @@ static const shape any_shape = {ANY, ANY, ANY, ANY};
 static int fits(const replog_rows *rows, shape shaped)
 {
     return rows->values.kind == shaped.values && rows->keys.kind == shaped.keys &&
-           (shaped.timed == ANY || rows->timestamps == NULL) && rows->header_ranges == NULL;
+           (shaped.timed != 0 || rows->timestamps == NULL) && rows->header_ranges == NULL;
 }
 
 int replog_size_records(const replog_rows *rows, int64_t start, int64_t bytes_max,
@@ -283,6 +285,10 @@ int replog_size_records(const replog_rows *rows, int64_t start, int64_t bytes_ma
         return size_rows(rows, values_arrow, start, bytes_max, extent);
     if (fits(rows, values_listed))
         return size_rows(rows, values_listed, start, bytes_max, extent);
+    if (fits(rows, timed_arrow))
+        return size_rows(rows, timed_arrow, start, bytes_max, extent);
+    if (fits(rows, timed_listed))
+        return size_rows(rows, timed_listed, start, bytes_max, extent);
     if (fits(rows, keyed_arrow))
         return size_rows(rows, keyed_arrow, start, bytes_max, extent);
     if (fits(rows, keyed_listed))
@@ -297,6 +303,10 @@ int replog_write_records(const replog_rows *rows, int64_t start, int64_t count, 
         return write_rows(rows, values_arrow, start, count, out, length);
     if (fits(rows, values_listed))
         return write_rows(rows, values_listed, start, count, out, length);
+    if (fits(rows, timed_arrow))
+        return write_rows(rows, timed_arrow, start, count, out, length);
+    if (fits(rows, timed_listed))
+        return write_rows(rows, timed_listed, start, count, out, length);
     if (fits(rows, keyed_arrow))
         return write_rows(rows, keyed_arrow, start, count, out, length);
     if (fits(rows, keyed_listed))
