@@ -44,25 +44,38 @@ class LineSource:
     def columns(self, record_count: int, column_records: int) -> Iterator[pa.BinaryArray]:
         """`record_count` lines, at most `column_records` in a column, the newlines taken off.
 
-        The files are read again while lines are missing; a file that can be read only once, as a
-        pipe, gives fewer. Raises UsageError for no line at all or one above `line_bytes_max`.
+        The files are begun again while lines are missing. Raises UsageError for no line at all or
+        one above `line_bytes_max`.
         """
         missing = record_count
         while missing > 0:
-            self.passes += 1
             before = missing
-            for lines in self._one_pass():
+            for lines in self._some_passes(missing):
                 for start in range(0, min(len(lines), missing), column_records):
                     yield lines.slice(start, min(column_records, missing - start))
                 missing -= min(len(lines), missing)
                 if missing == 0:
                     return
             if missing == before:
-                break
-        if missing == record_count and record_count > 0:
-            raise UsageError(
-                f"expected at least one line in {self.paths[0]}, found none; give another --input"
-            )
+                raise UsageError(
+                    f"expected at least one line in {self.paths[0]}, found none; "
+                    f"give another --input",
+                    path=self.paths[0],
+                )
+
+    def _some_passes(self, missing: int) -> Iterator[pa.BinaryArray]:
+        """One pass over the files; over small ones as many at once as make a chunk."""
+        size_bytes = sum(os.path.getsize(path) for path in self.paths)
+        if size_bytes > CHUNK_BYTES:
+            self.passes += 1
+            yield from self._one_pass()
+            return
+        text = b"".join(piece for _, piece in self._pieces())
+        if text:
+            line_count = text.count(b"\n")
+            copies = min(-(-missing // line_count), -(-CHUNK_BYTES // len(text)))
+            self.passes += copies
+            yield self._split(self.paths[0], text * copies)
 
     def _one_pass(self) -> Iterator[pa.BinaryArray]:
         """Columns of about CHUNK_BYTES, however small the files are."""

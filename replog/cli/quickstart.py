@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -26,8 +27,8 @@ LINE_BYTES_MAX = 1_000_000
 @click.option(
     "--input",
     "input_path",
-    type=click.Path(exists=True, dir_okay=False),
-    help="One record a line; default: the lines of the Python standard library's sources.",
+    type=click.Path(exists=True, dir_okay=False, allow_dash=True),
+    help="One record a line, - for stdin; default: the lines of Python's own library sources.",
 )
 @click.option(
     "--records",
@@ -64,10 +65,10 @@ def quickstart(
     from replog.cli.spark_count import count_with_spark
 
     started = time.perf_counter()
-    paths = [input_path] if input_path is not None else standard_library_sources()
-    source = LineSource(paths, LINE_BYTES_MAX)
     progress = _Progress()
-    with _directory(directory) as place:
+    with _directory(directory) as place, _regular_file(input_path) as path:
+        paths = [path] if path is not None else standard_library_sources()
+        source = LineSource(paths, LINE_BYTES_MAX)
         run = FailoverRun(place, source, record_count, progress.show)
         try:
             figures = run.run()
@@ -113,6 +114,19 @@ class _Progress:
         if self._shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def _regular_file(path: str | None) -> Iterator[str | None]:
+    """`path`, or a temporary copy of what a pipe gives: a short input is read more than once."""
+    if path is None or os.path.isfile(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="replog-quickstart-") as copy:
+        with click.open_file(path, "rb") as pipe:
+            shutil.copyfileobj(pipe, copy)
+        copy.flush()
+        yield copy.name
 
 
 @contextlib.contextmanager

@@ -59,6 +59,14 @@ def test_quickstart_repeats_a_short_input_and_says_so(lines):
     assert (found["input"], found["input_passes"]) == (lines, 3)
 
 
+def test_quickstart_repeats_what_a_pipe_gave():
+    outcome = CliRunner().invoke(
+        quickstart, ["--json", "--records", "7", "--input", "-", "--no-spark"], input="a\nb\nc\n"
+    )
+    found = json.loads(outcome.stdout)
+    assert (found["records"], found["value_bytes"], found["input_passes"]) == (7, 7, 3)
+
+
 def test_quickstart_keeps_its_files_where_it_was_told_to(tmp_path, lines):
     place = tmp_path / "kept"
     outcome = run("--records", "100", "--input", lines, "--no-spark", "--directory", str(place))
