@@ -90,11 +90,14 @@ def quickstart(
         click.echo(json.dumps(report))
     else:
         print_report(report, figures)
-    spark_count = counted.get("records")
-    if spark_count is not None and spark_count != figures.records:
-        raise click.ClickException(
-            f"expected Spark to count {figures.records} records, found {spark_count}"
-        )
+    if "skipped" not in counted:
+        produced = (figures.records, figures.value_bytes)
+        found = (counted["records"], counted["value_bytes"])
+        if found != produced:
+            raise click.ClickException(
+                f"expected Spark to find {produced[0]} records of {produced[1]} bytes in all, "
+                f"found {found[0]} of {found[1]}"
+            )
 
 
 class _Progress:
