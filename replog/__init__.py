@@ -1,9 +1,9 @@
 """replog: Kafka's replicated commit log as a Python library.
 
-    with replog.Log.open("orders-0") as log:
-        log.append([b"first", b"second"])
-        for record in log:
-            print(record.offset, record.value)
+with replog.Log.open("orders-0") as log:
+    log.append([b"first", b"second"])
+    for record in log:
+        print(record.offset, record.value)
 """
 
 from replog.config import LogConfig

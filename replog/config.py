@@ -23,8 +23,9 @@ _KAFKA_ALIASES = {"internal.segment.bytes": "segment_bytes"}
 class LogConfig:
     """Options of one partition's log. Sizes in bytes, times in ms, -1 for "no limit".
 
-    flush_mode: `os` leaves syncing to flush() and the system, as Kafka's default does; `interval` also
-    syncs on the first append after flush_ms (1 s unless set); `commit` syncs before an append returns.
+    flush_mode: `os` leaves syncing to flush() and the system, as Kafka's default does; `interval`
+    also syncs on the first append after flush_ms (1 s unless set); `commit` syncs before an append
+    returns.
     """
 
     segment_bytes: int = 1073741824

@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """What an append answers."""
 
 cimport cython

@@ -17,14 +17,14 @@ cdef class AppendableLog(ReadableLog):
     cdef PyThread_type_lock sync_lock
     cdef int64_t recovered_to          # the recovery point: exclusive, known flushed
     cdef int64_t durable_end           # exclusive end of the records synced by commit()
-    cdef int64_t dense_end             # end of the last batch; below log_end_offset after a cut inside one
+    cdef int64_t dense_end             # of the last batch; lower after a cut inside one
     cdef int64_t truncations           # how often the end has moved back
     cdef int64_t snapshot_offset       # of the newest producer snapshot
     cdef int64_t bytes_since_snapshot
     cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
     cdef readonly bint failed
     cdef readonly bint closed
-    cdef int fork_generation           # of the process that opened it; its locks mean nothing in another
+    cdef int fork_generation           # of the process that opened it
     cdef list retired                  # (deadline_ms, path) of renamed files to unlink
 
     cdef int64_t segment_bytes

@@ -1,9 +1,10 @@
 from collections.abc import Callable
 
+from typing_extensions import Buffer
+
 from replog._native.append_result import AppendResult
 from replog._native.readable_log import ReadableLog
 from replog.config import LogConfig
-from typing_extensions import Buffer
 
 SEGMENT_SUFFIXES: tuple[str, ...]
 CODECS: dict[str, int]

@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The append side of a log (facts 4.1, 3.4): checks, stamps, rolls, writes, publishes.
 
 One writer at a time, many readers. What must outlive a crash beside the segments (epochs, recovery
@@ -148,7 +149,8 @@ cdef class AppendableLog(ReadableLog):
         return with flush_mode `commit`; otherwise after flush(). On any error nothing is appended.
         Raises CorruptBatchError, InvalidRecordError, InvalidTimestampError, UnknownCodecError,
         DecompressionError, RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError,
-        NoSpaceError, LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1, 1.7).
+        NoSpaceError, LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1,
+        1.7).
         """
         cdef Py_buffer given
         cdef AppendResult appended
@@ -197,7 +199,7 @@ cdef class AppendableLog(ReadableLog):
         if first.producer_id >= 0:
             if batches.count > 1:
                 raise UsageError(
-                    f"expected one batch at a time of idempotent producer {first.producer_id}, found "
+                    f"expected one batch at a time of producer {first.producer_id}, found "
                     f"{batches.count}; append them one by one"
                 )
             duplicate = self.producers.duplicate_of(first)
@@ -355,7 +357,7 @@ cdef class AppendableLog(ReadableLog):
             self.log_end_offset == self.log_start_offset
             and first.base_offset < self.log_end_offset <= first.last_offset
         ):
-            # The leader's start lies inside this batch (facts 4.1): an empty log begins where it does.
+            # The leader's start lies inside this batch (facts 4.1): an empty log begins there.
             self.restart_locked(first.base_offset, first.base_offset)
         if first.base_offset < self.log_end_offset or (
             first.base_offset > self.log_end_offset and not self.compacted
@@ -371,8 +373,8 @@ cdef class AppendableLog(ReadableLog):
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         cdef int64_t base_offset = max(first_offset, self.log_end_offset)
         if self.dense_end != self.log_end_offset:
-            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above the
-            # recovery point for damage, so this one is made durable before anything follows it.
+            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above
+            # the recovery point for damage, so this one is made durable before anything follows it.
             self.dense_end = self.log_end_offset
             if active.base_offset != base_offset:
                 self.roll_locked(base_offset, now)

@@ -22,7 +22,7 @@ cdef class BatchSet:
     cdef list rewritten        # owners of batches that were encoded anew
 
     cdef int reserve(self, int64_t count) except -1
-    # Batches of a client: each whole, its CRC right, its records walked. bytes must outlive the append.
+    # Batches of a client: each whole, its CRC right, its records walked. They outlive the append.
     cdef int load_from_client(
         self, const uint8_t* bytes, int64_t length, str path, int64_t decompressed_bytes_max
     ) except -1
@@ -34,7 +34,9 @@ cdef class BatchSet:
     # Encode anew what the topic wants otherwise: another codec, or offset deltas with holes.
     cdef int rewrite(self, int codec, object level, int64_t decompressed_bytes_max) except -1
     # Offsets from base_offset on, epoch, and time: append_time_ms is -1 for CreateTime.
-    cdef int stamp(self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms) except -1
+    cdef int stamp(
+        self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
+    ) except -1
     # Batches from a leader's log: kept as they are; CRC and chain checked, a partial tail ignored.
     # Stops before a batch that would pass `limit` bytes, but takes one at least.
     cdef int load_from_leader(

@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The batches of one append, from the caller's bytes to what is written.
 
 A leader's append checks everything before it trusts anything (facts 1.7), then stamps base offset,
@@ -18,7 +19,8 @@ from replog._native.crc32c cimport crc32c
 from replog._native.mapped_file cimport iovec
 from replog._native.record_batch cimport (
     BATCH_BAD_CODEC, BATCH_BAD_COUNT, BATCH_BAD_CRC, BATCH_BAD_RECORD, BATCH_OK, BATCH_PARTIAL,
-    BatchHeader, crc_matches, describe, parse_header, store_int16, store_int32, store_int64, walk_records,
+    BatchHeader, crc_matches, describe, parse_header, store_int16, store_int32, store_int64,
+    walk_records,
 )
 
 from replog.errors import (
@@ -86,7 +88,7 @@ cdef class BatchSet:
         cdef PendingBatch* pending
         self.release()
         if length == 0:
-            raise UsageError(f"expected at least one record batch to append to {path}, found no bytes")
+            raise UsageError(f"expected a record batch to append to {path}, found no bytes")
         while at < length:
             if self.count == self.capacity:
                 self.reserve(self.capacity * 4)
@@ -116,7 +118,7 @@ cdef class BatchSet:
             )
         if outcome == BATCH_BAD_COUNT or outcome == BATCH_BAD_RECORD:
             raise InvalidRecordError(
-                f"expected the records of {place} to be as its header says, found otherwise: {problem}; "
+                f"expected the records of {place} to be as its header says, found: {problem}; "
                 f"nothing was appended",
                 path=path, position=at,
             )
@@ -193,7 +195,7 @@ cdef class BatchSet:
             ):
                 place = f"a base sequence with producer id {header.producer_id}, found none"
             elif compacted and pending.summary.null_keys and not header.attributes & CONTROL_BIT:
-                place = f"a key in every record (compacted), found {pending.summary.null_keys} without"
+                place = f"keys only (compacted), found {pending.summary.null_keys} records without"
             elif not pending.summary.consecutive and not header.attributes & CODEC_MASK:
                 place = "offset deltas 0, 1, 2, ..., found others"
             if place is not None:
@@ -228,7 +230,7 @@ cdef class BatchSet:
             raise InvalidTimestampError(
                 f"expected record timestamps from {before_max_ms} ms before to {after_max_ms} ms "
                 f"after {now_ms}, found {lowest} to {highest} in the batch at byte "
-                f"{pending.header.position} of those given to append to {path}; nothing was appended",
+                f"{pending.header.position} of those given to append to {path}",
                 path=path, position=pending.header.position,
             )
         return 0
@@ -263,7 +265,9 @@ cdef class BatchSet:
         self.length_bytes = total
         return 0
 
-    cdef int stamp(self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms) except -1:
+    cdef int stamp(
+        self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
+    ) except -1:
         cdef int64_t number
         cdef PendingBatch* pending
         cdef BatchHeader* header
@@ -340,7 +344,7 @@ cdef class BatchSet:
                 or (dense and expected >= 0 and pending.header.base_offset != expected)
             ):
                 raise OutOfOrderOffsetError(
-                    f"expected the batch at byte {at} of those given to append to {path} to start at "
+                    f"expected the batch at byte {at} of those to append to {path} to start at "
                     f"offset {expected} in leader epoch {epoch} or later, found offset "
                     f"{pending.header.base_offset} in epoch {pending.header.leader_epoch}; nothing "
                     f"was appended",

@@ -1,13 +1,15 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The whole log of one partition: flush, truncation, retention, close (facts 4.4, 4.5, 4.6).
 
-| step | order | what a crash in between leaves |
-|---|---|---|
-| flush | data, indexes, directory, then the recovery point | more to recover |
-| truncate | recovery point lowered, later segments renamed from the last on, directory synced, cut, synced, epochs | more to recover; never an old tail behind new records |
-| start at | recovery point lowered, all segments renamed from the last on, new one, directory synced | a shorter log, or an empty one at its start |
-| retention | log start, segments renamed from the first on | segments below the log start, dropped next time |
-| close | flush, closing time entries, producer snapshot | an unclean stop |
+flush: data, indexes, directory, then the recovery point. A crash in between: more to recover.
+truncate: recovery point lowered, later segments renamed from the last one on, directory synced,
+    cut, synced, epochs. A crash in between: more to recover; never an old tail behind new records.
+start at: recovery point lowered, all segments renamed from the last one on, the new one made,
+    directory synced. A crash in between: a shorter log, or an empty one at its start.
+retention: log start, then segments renamed from the first one on. A crash in between: segments
+    below the log start, dropped next time.
+close: flush with closing time entries and a producer snapshot. A crash in between: an unclean stop.
 """
 
 import os
@@ -34,7 +36,7 @@ cdef class Log(AppendableLog):
     """See the module. Built by `log_recovery.load`, which fills in segments and offsets."""
 
     cdef int sync_up_to(self, int64_t start_offset, bint records_only) except -1:
-        """Sync the segments from the one that holds start_offset on, then their directory's names."""
+        """Sync the segments from the one that holds start_offset on, then their names."""
         cdef LogSegment segment
         try:
             for segment in self.segments[self.floor_place(start_offset):]:
@@ -260,7 +262,7 @@ cdef class Log(AppendableLog):
         return True
 
     cdef Py_ssize_t expired_count(self, int64_t now) except -1:
-        """How many of the oldest segments retention drops (facts 4.4): by start, size, then time."""
+        """How many of the oldest segments retention drops (facts 4.4)."""
         cdef LogSegment segment
         cdef Py_ssize_t place, count = len(self.segments)
         cdef int64_t excess, end_offset

@@ -1,13 +1,15 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
-"""Opening a log: what a clean stop left is taken as it is, what a crash left is made right (facts 4.7).
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
+"""Opening a log: what a clean stop left is taken as it is, what a crash left is made right (facts
+4.7).
 
-After an unclean stop every batch from the recovery point's segment on is checked: length, CRC, and the
-chain (each base offset follows the last, epochs do not fall nor pass the highest one known). The first
-that fails ends the log: it and all behind it are cut, and a copy is kept beside the log as
-`<segment>.<position>.torn`. Below the recovery point the bytes were synced, so damage there is rot and
-not a torn write: nothing is cut, and the log does not open. Indexes, aborted transactions and producer
-state of what was checked are made anew. Recovery can be cut short anywhere and started again: nothing
-below the recovery point changes, and the recovery point moves only by a flush.
+After an unclean stop every batch from the recovery point's segment on is checked: length, CRC, and
+the chain (each base offset follows the last, epochs do not fall nor pass the highest one known).
+The first that fails ends the log: it and all behind it are cut, and a copy is kept beside the log
+as `<segment>.<position>.torn`. Below the recovery point the bytes were synced, so damage there is
+rot and not a torn write: nothing is cut, and the log does not open. Indexes, aborted transactions
+and producer state of what was checked are made anew. Recovery can be cut short anywhere and started
+again: nothing below the recovery point changes, and the recovery point moves only by a flush.
 """
 
 import os
@@ -34,9 +36,9 @@ cdef enum:
 class RecoveryReport:
     """What opening found and did.
 
-    clean: the last stop was clean. checked_bytes: bytes whose CRC was computed. cut_bytes: bytes cut
-    from the tail. problem: why, as a sentence, None if nothing was cut. kept: paths of the copies.
-    removed: leftover files that were deleted.
+    clean: the last stop was clean. checked_bytes: bytes whose CRC was computed. cut_bytes: bytes
+    cut from the tail. problem: why, as a sentence, None if nothing was cut. kept: paths of the
+    copies. removed: leftover files that were deleted.
     """
 
     def __init__(self, clean):
@@ -53,9 +55,10 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_
          epoch_entries=None, high_watermark=None, int64_t now_ms, on_progress=None):
     """Fill `log` from its directory; returns a RecoveryReport.
 
-    recovery_point, log_start_offset, epoch_entries (None: lost or damaged) and high_watermark (None:
-    nobody else holds a copy) are as checkpointed. on_progress(done_bytes, total_bytes) is called
-    after each segment that is recovered. Raises CorruptBatchError for damage below the recovery point.
+    recovery_point, log_start_offset, epoch_entries (None: lost or damaged) and high_watermark
+    (None: nobody else holds a copy) are as checkpointed. on_progress(done_bytes, total_bytes) is
+    called after each segment that is recovered. Raises CorruptBatchError for damage below the
+    recovery point.
     """
     report = RecoveryReport(clean)
     log.install(find_segments(log, report, now_ms))
@@ -172,7 +175,7 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
     total = sum(os.stat(found.path).st_size for found in log.segments[first:])
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
-        # A later segment that does not continue the log outlived the truncation of what was before it.
+        # A later segment that does not continue the log outlived a truncation before it.
         hole = not log.compacted and segment.base_offset != end_offset
         if place > first and segment.base_offset > recovery_point and hole:
             report.problem = (
@@ -195,7 +198,7 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
 cdef int64_t recover_segment(
     Log log, LogSegment segment, object report, int64_t recovery_point, int32_t highest_epoch
 ) except -1:
-    """Check one segment from its first byte, remake its side files, cut its tail; its end offset."""
+    """Check one segment, remake its side files, cut its tail; returns its end offset."""
     cdef BatchHeader* headers
     cdef int64_t position = 0, found = 0, end = 0, indexed = 0, good = 0, number, size
     cdef int64_t last = segment.base_offset - 1
@@ -301,7 +304,7 @@ cdef int keep_copy(LogSegment segment, int64_t position, object report) except -
 
 
 def keep_later(Log log, Py_ssize_t place, report):
-    """Put segments behind a cut aside as `.torn` files, the last one first, so no hole can appear."""
+    """Put segments behind a cut aside as `.torn`, the last one first: no hole can appear."""
     cdef LogSegment segment
     gone = log.segments[place:]
     log.install(list(log.segments[:place]) if place else [])

@@ -35,8 +35,12 @@ cdef class LogSegment:
                         int64_t segment_ms, int64_t now_ms) except -1
     # First batch with last_offset >= offset, from the indexes and a walk: 1 found, 0 there is none.
     cdef int find(self, int64_t offset, BatchHeader* header) except -1
-    cdef int walk(self, int64_t offset, int64_t position, int64_t floor, BatchHeader* header) except -1
-    cdef int add_entries(self, const BatchHeader* headers, int64_t count, int64_t* indexed) except -1
+    cdef int walk(
+        self, int64_t offset, int64_t position, int64_t floor, BatchHeader* header
+    ) except -1
+    cdef int add_entries(
+        self, const BatchHeader* headers, int64_t count, int64_t* indexed
+    ) except -1
     cdef int check_last_time(self, int64_t last_offset) except -1
     cdef int cut(self, int64_t position, int64_t offset) except -1
     cdef int shrink(self, int64_t position) except -1

@@ -1,11 +1,12 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """One data file of the log with its offset, time and transaction index (facts 3).
 
-The data file holds the truth; the indexes are derived and are rebuilt, unasked, when one is missing,
-fails its check or leads to a place that is no batch. Files open on first use, so that opening a log of
-a thousand segments costs a thousand names. A segment does not know its neighbours, the epochs or the
-producers: the log does. After a crash the data file may end in a torn batch, and the indexes may be
-anything; `log_recovery` puts both right.
+The data file holds the truth; the indexes are derived and are rebuilt, unasked, when one is
+missing, fails its check or leads to a place that is no batch. Files open on first use, so that
+opening a log of a thousand segments costs a thousand names. A segment does not know its
+neighbours, the epochs or the producers: the log does. After a crash the data file may end in a
+torn batch, and the indexes may be anything; `log_recovery` puts both right.
 """
 
 from libc.limits cimport INT_MAX
@@ -61,8 +62,8 @@ cdef class LogSegment:
                 self.file = MappedFile(self.prefix + ".log", writable=True)
             except FileNotFoundError as error:
                 raise LogTruncatedError(
-                    f"expected segment file {self.path}, found it gone: truncation or retention took "
-                    f"it meanwhile; ask for the log's bounds and read again",
+                    f"expected segment file {self.path}, found it gone: truncation or retention "
+                    f"took it meanwhile; ask for the log's bounds and read again",
                     path=self.path, offset=self.base_offset,
                 ) from error
         return 0
@@ -158,7 +159,7 @@ cdef class LogSegment:
         return waited > segment_ms
 
     cdef int append(self, BatchSet batches) except -1:
-        """Write the batches, then index them (18.1: batch by batch). Raises what the file raises."""
+        """Write the batches, then index them one by one (18.1). Raises what the file raises."""
         cdef int64_t position = self.file.size_bytes
         cdef int64_t number
         cdef BatchHeader* header
@@ -203,7 +204,9 @@ cdef class LogSegment:
                 position = self.offsets.lookup(offset, &floor)
         return self.walk(offset, position, self.base_offset, header)
 
-    cdef int walk(self, int64_t offset, int64_t position, int64_t floor, BatchHeader* header) except -1:
+    cdef int walk(
+        self, int64_t offset, int64_t position, int64_t floor, BatchHeader* header
+    ) except -1:
         """First batch from `position` on with last_offset >= offset; floor: least base offset."""
         cdef int64_t end = self.file.size_bytes
         cdef int outcome = BATCH_OK
@@ -238,8 +241,10 @@ cdef class LogSegment:
         self.file.map(max(self.map_bytes, self.file.size_bytes))
         return self.file.view(position, length_bytes)
 
-    cdef int add_entries(self, const BatchHeader* headers, int64_t count, int64_t* indexed) except -1:
-        """Index batches of a walk over the whole file (facts 3.5); *indexed: the last one's place."""
+    cdef int add_entries(
+        self, const BatchHeader* headers, int64_t count, int64_t* indexed
+    ) except -1:
+        """Index batches of a walk over the file (facts 3.5); *indexed: the last one's place."""
         cdef int64_t number
         cdef const BatchHeader* header
         for number in range(count):
@@ -258,7 +263,7 @@ cdef class LogSegment:
         return 0
 
     def reset_indexes(self):
-        """Empty both indexes and what was derived of timestamps, ahead of a walk that refills them."""
+        """Empty both indexes and what was derived of timestamps; a walk refills them."""
         self.open()
         if self.offsets is None:
             self.offsets = OffsetIndex(
@@ -310,7 +315,7 @@ cdef class LogSegment:
         self.close_times()
 
     def close_times(self):
-        """Add the time index's closing entry: the largest timestamp must be findable (facts 3.2)."""
+        """Add the time index's closing entry: the largest timestamp must be findable."""
         self.open_timestamp()
         if self.largest_timestamp >= 0:
             self.times.maybe_append(self.largest_timestamp, self.largest_timestamp_offset, True)
@@ -372,8 +377,8 @@ cdef class LogSegment:
         """Shorten the file; where a view reaches past the cut, by a new file in its place.
 
         A mapped page behind a file's end kills the reader with SIGBUS, so the old file keeps its
-        length, without a name, until its last view is gone. A crash before the rename leaves the old
-        file and a `.cleaned` one, which opening deletes.
+        length, without a name, until its last view is gone. A crash before the rename leaves the
+        old file and a `.cleaned` one, which opening deletes.
         """
         cdef MappedFile kept
         cdef iovec part

@@ -2,13 +2,29 @@ from typing import Final
 
 from replog._native.file_system import (
     FileLock as FileLock,
+)
+from replog._native.file_system import (
     OfflineFile as OfflineFile,
+)
+from replog._native.file_system import (
     fsync_dir as fsync_dir,
+)
+from replog._native.file_system import (
     make_dir as make_dir,
+)
+from replog._native.file_system import (
     read_file as read_file,
+)
+from replog._native.file_system import (
     remove as remove,
+)
+from replog._native.file_system import (
     remove_dir as remove_dir,
+)
+from replog._native.file_system import (
     rename as rename,
+)
+from replog._native.file_system import (
     replace_file as replace_file,
 )
 

@@ -26,7 +26,7 @@ cdef class ReadableLog:
     # Invariant: log_start_offset <= last stable offset <= high watermark <= log_end_offset.
     cdef readonly int64_t log_start_offset
     cdef readonly int64_t log_end_offset    # moved last in an append, first in a truncation
-    cdef int64_t watermark                  # -1: nobody else holds a copy, it follows log_end_offset
+    cdef int64_t watermark                  # -1: nobody set it, it follows log_end_offset
     cdef ProducerState producers
     cdef LeaderEpochCache epochs
 

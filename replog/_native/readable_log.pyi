@@ -1,6 +1,7 @@
 from typing import Any
 
 import pyarrow as pa
+
 from replog._native.log_segment import LogSegment
 from replog._native.producer_state import ProducerEntry
 from replog._native.transaction_index import AbortedTransaction

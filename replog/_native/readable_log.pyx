@@ -1,9 +1,12 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
-"""The read side of a log (facts 4.2, 4.3): where an offset or a timestamp is, and views of the bytes.
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
+"""The read side of a log (facts 4.2, 4.3): where an offset or a timestamp is, and views of the
+bytes.
 
-Readers take no lock. They take the tuple of segments and the log end once, in that order reversed by
-the writer: an append moves the log end last, a truncation first, so that a reader never looks behind
-what is whole. A LogSlice pins its range of the mapping for as long as it, or a buffer of it, lives.
+Readers take no lock. They take the tuple of segments and the log end once, in that order reversed
+by the writer: an append moves the log end last, a truncation first, so that a reader never looks
+behind what is whole. A LogSlice pins its range of the mapping for as long as it, or a buffer of it,
+lives.
 """
 
 from bisect import bisect_right
@@ -25,7 +28,8 @@ cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 
 
 cdef class LogSlice:
-    """Whole batches from one segment, as a read-only buffer over the mapping; empty if there are none.
+    """Whole batches from one segment, as a read-only buffer over the mapping; empty if there are
+    none.
 
     The first batch holds start_offset and may begin below it; the last may be cut by max_bytes.
     """
@@ -152,10 +156,10 @@ cdef class ReadableLog:
              bint min_one_message=True):
         """A LogSlice from the batch that holds start_offset, within one segment.
 
-        Reads below end_offset (exclusive; None: the log end) and about max_bytes: the last batch may be
-        cut there, but with min_one_message the first is whole however large. Empty where nothing is
-        below the bound. Raises OffsetOutOfRangeError outside [log_start_offset, log_end_offset].
-        Source: Kafka's UnifiedLog.read (facts 4.2).
+        Reads below end_offset (exclusive; None: the log end) and about max_bytes: the last batch
+        may be cut there, but with min_one_message the first is whole however large. Empty where
+        nothing is below the bound. Raises OffsetOutOfRangeError outside [log_start_offset,
+        log_end_offset]. Source: Kafka's UnifiedLog.read (facts 4.2).
         """
         cdef int64_t log_end = self.log_end_offset
         cdef int64_t bound = log_end if end_offset is None else min(<int64_t> end_offset, log_end)
@@ -201,7 +205,8 @@ cdef class ReadableLog:
         return LogSlice(start_offset, segment.base_offset, position, 0, False, None, segment.path)
 
     def offset_for_timestamp(self, int64_t timestamp):
-        """(timestamp, offset, leader_epoch) of the first record at or after `timestamp` ms, or None.
+        """(timestamp, offset, leader_epoch) of the first record at or after `timestamp` ms, or
+        None.
 
         Only offsets from log_start_offset on count. Source: Kafka's ListOffsets (facts 4.3).
         """
@@ -238,7 +243,7 @@ cdef class ReadableLog:
         return int(stamps[places[0]]), offset, header.leader_epoch
 
     def offset_of_max_timestamp(self):
-        """(timestamp, offset, leader_epoch) of the first record with the largest timestamp, or None."""
+        """(timestamp, offset, leader_epoch) of the first record with the largest one, or None."""
         cdef LogSegment segment
         cdef int64_t largest = -1
         for segment in self.segments:
@@ -247,11 +252,13 @@ cdef class ReadableLog:
         return self.offset_for_timestamp(largest) if largest >= 0 else None
 
     def aborted_transactions(self, int64_t start_offset, int64_t end_offset):
-        """Aborted transactions that overlap offsets [start_offset, end_offset), from the .txnindex."""
+        """Aborted transactions that overlap [start_offset, end_offset), from the .txnindex."""
         cdef LogSegment segment
         found = []
         for segment in self.segments[self.floor_place(start_offset):]:
-            collected, complete = segment.transaction_index.collect_aborted(start_offset, end_offset)
+            collected, complete = segment.transaction_index.collect_aborted(
+                start_offset, end_offset
+            )
             found.extend(collected)
             if complete:
                 break

@@ -254,87 +254,99 @@ cdef inline int64_t skip_headers(
     return at
 
 
+cdef int walk_one(
+    const uint8_t* bytes, int64_t length, int64_t* at, int64_t* timestamp_delta,
+    int64_t* offset_delta, bint* null_key
+) noexcept nogil:
+    """The record at bytes[*at:length]; *at moves behind it."""
+    cdef int64_t place, end, size = 0, key_length = 0, value_length = 0, header_count = 0
+    place = take_varint(bytes, at[0], length, 5, &size)
+    if place < 0 or size <= 0 or size > length - place:
+        return BATCH_BAD_RECORD
+    end = place + size
+    place = take_varint(bytes, place + 1, end, 10, timestamp_delta)
+    if place < 0:
+        return BATCH_BAD_RECORD
+    place = take_varint(bytes, place, end, 5, offset_delta)
+    if place < 0:
+        return BATCH_BAD_RECORD
+    place = take_varint(bytes, place, end, 5, &key_length)
+    if place < 0 or key_length > end - place:
+        return BATCH_BAD_RECORD
+    null_key[0] = key_length < 0
+    place += max(key_length, 0)
+    place = take_varint(bytes, place, end, 5, &value_length)
+    if place < 0 or value_length > end - place:
+        return BATCH_BAD_RECORD
+    place += max(value_length, 0)
+    place = take_varint(bytes, place, end, 5, &header_count)
+    if place < 0 or header_count < 0:
+        return BATCH_BAD_RECORD
+    if skip_headers(bytes, place, end, header_count) != end:
+        return BATCH_BAD_RECORD
+    at[0] = end
+    return BATCH_OK
+
+
+cdef int32_t walk_usual(
+    const uint8_t* bytes, int64_t length, int32_t count, int64_t base_timestamp, int64_t* at,
+    RecordsSummary* summary
+) noexcept nogil:
+    """Records of the usual shape at the start; how many there were, 0 to take the general way."""
+    cdef replog_short_walk walked
+    cdef int32_t number = 0
+    # Near the ends of int64 the sums below may wrap.
+    if not -LLONG_MAX // 2 < base_timestamp < LLONG_MAX // 2:
+        return 0
+    at[0] = replog_walk_short(bytes, 0, length, count, &number, &walked)
+    # -1 is "no timestamp" and not the least of them; that it is here at all is rare enough.
+    if number == 0 or (
+        base_timestamp + walked.delta_min <= -1 <= base_timestamp + walked.delta_max
+    ):
+        at[0] = 0
+        return 0
+    summary.null_keys = walked.null_keys
+    if base_timestamp + walked.delta_max > summary.max_timestamp:
+        summary.max_timestamp = base_timestamp + walked.delta_max
+        summary.max_timestamp_delta = walked.delta_max_number
+    summary.min_timestamp = base_timestamp + walked.delta_min
+    return number
+
+
 cdef int walk_records(
     const uint8_t* bytes, int64_t length, int32_t count, int64_t base_timestamp,
     int32_t last_offset_delta, RecordsSummary* summary
 ) noexcept nogil:
-    cdef int64_t at = 0
-    cdef int64_t end, size = 0, timestamp_delta = 0, offset_delta = 0, key_length = 0
-    cdef int64_t value_length = 0, header_count = 0, timestamp, previous = -1
-    cdef int32_t number = 0
-    cdef replog_short_walk walked
-    cdef int64_t highest = -1
-    cdef int64_t lowest = LLONG_MAX
+    cdef int64_t at = 0, timestamp_delta = 0, offset_delta = 0, timestamp, previous
+    cdef bint null_key = False
+    cdef int32_t number
+    summary.max_timestamp = -1
+    summary.min_timestamp = LLONG_MAX
     summary.max_timestamp_delta = last_offset_delta
     summary.null_keys = 0
     summary.consecutive = True
-    # Near the ends of int64 the sums below may wrap; such timestamps take the general way.
-    if -LLONG_MAX // 2 < base_timestamp < LLONG_MAX // 2:
-        at = replog_walk_short(bytes, 0, length, count, &number, &walked)
-        if number:
-            if number - 1 > last_offset_delta:
-                return BATCH_BAD_COUNT
-            previous = number - 1
-            summary.null_keys = walked.null_keys
-            if base_timestamp + walked.delta_max > highest:
-                highest = base_timestamp + walked.delta_max
-                summary.max_timestamp_delta = walked.delta_max_number
-            lowest = base_timestamp + walked.delta_min
-            # -1 is "no timestamp" and not the least of them; that it is here at all is rare enough.
-            if lowest <= -1 <= base_timestamp + walked.delta_max:
-                at = 0
-                number = 0
-                previous = -1
-                highest = -1
-                lowest = LLONG_MAX
-                summary.null_keys = 0
-                summary.max_timestamp_delta = last_offset_delta
+    number = walk_usual(bytes, length, count, base_timestamp, &at, summary)
+    previous = number - 1
+    if previous > last_offset_delta:
+        return BATCH_BAD_COUNT
     while number < count:
-        at = take_varint(bytes, at, length, 5, &size)
-        if at < 0 or size < 0 or size > length - at:
-            return BATCH_BAD_RECORD
-        end = at + size
-        if at >= end:
-            return BATCH_BAD_RECORD
-        at = take_varint(bytes, at + 1, end, 10, &timestamp_delta)
-        if at < 0:
-            return BATCH_BAD_RECORD
-        at = take_varint(bytes, at, end, 5, &offset_delta)
-        if at < 0:
-            return BATCH_BAD_RECORD
-        at = take_varint(bytes, at, end, 5, &key_length)
-        if at < 0 or key_length > end - at:
-            return BATCH_BAD_RECORD
-        if key_length < 0:
-            summary.null_keys += 1
-        else:
-            at += key_length
-        at = take_varint(bytes, at, end, 5, &value_length)
-        if at < 0 or value_length > end - at:
-            return BATCH_BAD_RECORD
-        if value_length > 0:
-            at += value_length
-        at = take_varint(bytes, at, end, 5, &header_count)
-        if at < 0 or header_count < 0:
-            return BATCH_BAD_RECORD
-        if header_count:
-            at = skip_headers(bytes, at, end, header_count)
-        if at != end:
+        if walk_one(
+            bytes, length, &at, &timestamp_delta, &offset_delta, &null_key
+        ) != BATCH_OK:
             return BATCH_BAD_RECORD
         if offset_delta <= previous or offset_delta > last_offset_delta:
             return BATCH_BAD_COUNT
+        summary.null_keys += null_key
         if offset_delta != number:
             summary.consecutive = False
         previous = offset_delta
         timestamp = <int64_t> (<uint64_t> base_timestamp + <uint64_t> timestamp_delta)
-        if timestamp > highest:
-            highest = timestamp
+        if timestamp > summary.max_timestamp:
+            summary.max_timestamp = timestamp
             summary.max_timestamp_delta = offset_delta
-        if timestamp < lowest and timestamp != -1:
-            lowest = timestamp
+        if timestamp < summary.min_timestamp and timestamp != -1:
+            summary.min_timestamp = timestamp
         number += 1
-    summary.max_timestamp = highest
-    summary.min_timestamp = lowest
     return BATCH_OK if at == length else BATCH_BAD_COUNT
 
 

@@ -1,4 +1,5 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=True, auto_pickle=False, autotestdict=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
+# cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The `.snapshot` files of a log: producer state up to the offset in the file's name (facts 2.4).
 
 Each is checked by its own CRC and can be made again from the log, so none is synced: a torn one is
@@ -39,7 +40,7 @@ def write_snapshot(str directory, int64_t offset, bytes content):
 
 
 def remove_snapshots(str directory, *, int64_t above=-1, int64_t below=-1, keep=()):
-    """Remove snapshots with offset > above (if given) or < below (if given), but not those to keep."""
+    """Remove snapshots with offset > above or < below (where given), but not those to keep."""
     removed = 0
     for offset in snapshot_offsets(directory):
         gone = (above >= 0 and offset > above) or (below >= 0 and offset < below)

@@ -1,9 +1,9 @@
 """`replog.Log`: one partition's log with its checkpoint files, and records in place of batches.
 
-The native Log owns segments, epochs and producers; this class keeps what must outlive a crash beside
-them (leader-epoch-checkpoint, partition.metadata, recovery point, log start) and turns values into
-batches and batches into Arrow tables. Who holds the checkpoints decides what the directory is: alone
-(`PartitionLog.open`) or one of many in a log directory (`LogDirectory`).
+The native Log owns segments, epochs and producers; this class keeps what must outlive a crash
+beside them (leader-epoch-checkpoint, partition.metadata, recovery point, log start) and turns
+values into batches and batches into Arrow tables. Who holds the checkpoints decides what the
+directory is: alone (`PartitionLog.open`) or one of many in a log directory (`LogDirectory`).
 """
 
 from __future__ import annotations
@@ -192,7 +192,7 @@ class PartitionLog(Log):
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive: offsets below it are committed. Follows log_end_offset until somebody sets it."""
+        """Exclusive: offsets below it are committed. Follows log_end_offset until it is set."""
         return super().high_watermark
 
     @high_watermark.setter
@@ -211,11 +211,12 @@ class PartitionLog(Log):
     ) -> AppendResult:
         """Append records given as columns; returns the offsets they were given.
 
-        values, keys: a sequence of bytes or None, an Arrow (chunked) array of binary or string, or a
-        numpy array of bytes; shape (records,). timestamps: ms since the epoch, one for all or (records,);
-        now if None. headers: per record a sequence of (name, bytes or None). codec: as the topic's
-        compression_type if None. All or nothing. Durable on return with flush_mode `commit`, else
-        after flush(). Raises UsageError for unequal lengths, and what append_as_leader raises.
+        values, keys: a sequence of bytes or None, an Arrow (chunked) array of binary or string, or
+        a numpy array of bytes; shape (records,). timestamps: ms since the epoch, one for all or
+        (records,); now if None. headers: per record a sequence of (name, bytes or None). codec: as
+        the topic's compression_type if None. All or nothing. Durable on return with flush_mode
+        `commit`, else after flush(). Raises UsageError for unequal lengths, and what
+        append_as_leader raises.
         """
         batches = record_encoder.encode(
             values,
@@ -269,9 +270,7 @@ class PartitionLog(Log):
         further than `isolation` allows. Raises OffsetOutOfRangeError, CorruptBatchError.
         """
         tables = [
-            piece.to_arrow(
-                end_offset=bound, columns=columns, zero_copy=zero_copy, aborted=aborted
-            )
+            piece.to_arrow(end_offset=bound, columns=columns, zero_copy=zero_copy, aborted=aborted)
             for piece, bound, aborted in self._slices(
                 start_offset, end_offset, ARROW_SLICE_BYTES, isolation
             )

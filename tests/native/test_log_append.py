@@ -95,9 +95,7 @@ def test_a_batch_with_a_right_crc_and_a_lie_is_refused(
     tmp_path: Path, layout: str, place: int, number: int
 ) -> None:
     with open_log(tmp_path) as log:
-        assert_refused(
-            log, with_field(encode(), layout, place, number), errors.InvalidRecordError
-        )
+        assert_refused(log, with_field(encode(), layout, place, number), errors.InvalidRecordError)
 
 
 def test_a_record_length_that_lies_is_refused(tmp_path: Path) -> None:

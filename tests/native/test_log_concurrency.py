@@ -69,7 +69,7 @@ def test_readers_see_whole_batches_or_a_typed_error_while_the_log_changes(tmp_pa
                         assert len(record.value) == 60
                 except (errors.OffsetOutOfRangeError, errors.LogTruncatedError):
                     continue
-        except BaseException as problem:  # noqa: BLE001 - handed to the test's own thread
+        except BaseException as problem:
             problems.append(problem)
 
     with replog.Log.open(tmp_path / "t-0", config) as log:

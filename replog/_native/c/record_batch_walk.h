@@ -1,8 +1,9 @@
 /* The hot loop of append validation: plain records of the usual shape, one after the other.
  *
- * Walks records from *number on while each has no headers and lengths and deltas of one or two varint
- * bytes, which is nearly all there are; stops before the first other one, and the caller goes on with
- * the general code. Returns the position behind the last record walked; `*number` counts them. */
+ * Walks records from *number on while each has no headers and lengths and deltas of one or two
+ * varint bytes, which is nearly all there are; stops before the first other one, and the caller
+ * goes on with the general code. Returns the position behind the last record walked; `*number`
+ * counts them. */
 #ifndef REPLOG_RECORD_BATCH_WALK_H
 #define REPLOG_RECORD_BATCH_WALK_H
 
