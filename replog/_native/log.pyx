@@ -324,7 +324,10 @@ cdef class Log(AppendableLog):
         cdef int64_t offset
         cdef LogSegment segment
         self.producers.clear()
-        snapshot_files.remove_snapshots(self.path, above=end_offset)
+        # One at the log start speaks of producers whose records are all gone: Kafka forgets them.
+        snapshot_files.remove_snapshots(
+            self.path, above=end_offset, below=self.log_start_offset + 1
+        )
         offset = snapshot_files.load_latest(
             self.path, self.producers, self.log_start_offset, end_offset, now
         )
@@ -363,7 +366,8 @@ cdef class Log(AppendableLog):
                 for number in range(found):
                     if headers[number].base_offset >= end_offset:
                         return
-                    if headers[number].producer_id >= 0 and headers[number].base_offset >= offset:
+                    # The first may begin below `offset`, where records were deleted inside a batch.
+                    if headers[number].producer_id >= 0:
                         self.producers.update(&headers[number])
                 position += end
         finally:

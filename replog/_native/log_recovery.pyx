@@ -353,6 +353,7 @@ def rebuild_epochs(Log log):
 
 def settle_producers(Log log, bint clean, int64_t now_ms):
     """Producer state at the log end, and no snapshot files but those that a later load may use."""
+    snapshot_files.remove_strays(log.path, {segment.base_offset for segment in log.segments})
     snapshot_files.remove_snapshots(log.path, above=log.log_end_offset)
     if clean:
         log.replay_producers(log.log_end_offset, now_ms)

@@ -43,4 +43,5 @@ cdef class LogSegment:
     ) except -1
     cdef int check_last_time(self, int64_t last_offset) except -1
     cdef int cut(self, int64_t position, int64_t offset) except -1
+    cdef int scan_timestamp(self) except -1
     cdef int shrink(self, int64_t position) except -1

@@ -361,6 +361,7 @@ cdef class LogSegment:
 
     cdef int cut(self, int64_t position, int64_t offset) except -1:
         """Cut the data file at `position` and the indexes at `offset` (facts 4.6)."""
+        cdef bint stamped = self.timestamp_known and self.largest_timestamp >= 0
         self.open_indexes()
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
@@ -369,8 +370,32 @@ cdef class LogSegment:
         self.bytes_since_entry = 0
         self.timestamp_known = False
         self.open_timestamp()
+        if stamped or self.largest_timestamp >= 0:
+            self.scan_timestamp()
         if position == 0:
             self.first_timestamp = -1
+        return 0
+
+    cdef int scan_timestamp(self) except -1:
+        """Note larger timestamps in the batches behind the last time entry, few as those are."""
+        cdef int64_t floor = self.base_offset
+        cdef int64_t position = self.offsets.lookup(self.largest_timestamp_offset, &floor)
+        cdef int64_t end = self.file.size_bytes
+        cdef int outcome
+        cdef const uint8_t* bytes
+        cdef BatchHeader header
+        if position >= end:
+            return 0
+        bytes = self.file.map(max(self.map_bytes, end))
+        while position < end:
+            outcome = parse_header(bytes + position, end - position, position, &header)
+            if outcome != BATCH_OK:
+                # An entry that leads astray is for the look-up to mend; a cut need not fail for it.
+                break
+            if header.max_timestamp > self.largest_timestamp:
+                self.largest_timestamp = header.max_timestamp
+                self.largest_timestamp_offset = header.last_offset
+            position += header.size_bytes
         return 0
 
     cdef int shrink(self, int64_t position) except -1:

@@ -50,14 +50,23 @@ def remove_snapshots(str directory, *, int64_t above=-1, int64_t below=-1, keep=
     return removed
 
 
+def remove_strays(str directory, base_offsets):
+    """Remove snapshots that stand at no segment's base, but the newest if it is behind them all."""
+    strays = [offset for offset in snapshot_offsets(directory) if offset not in base_offsets]
+    if strays and strays[-1] > max(base_offsets):
+        strays.pop()
+    for offset in strays:
+        mapped_file.remove(snapshot_path(directory, offset))
+
+
 def load_latest(str directory, object producers, int64_t low, int64_t high, int64_t now_ms):
-    """Load the newest usable snapshot with low <= offset <= high into `producers`.
+    """Load the newest usable snapshot with low < offset <= high into `producers`.
 
     Returns its offset, or -1 if there is none and the log must be replayed from `low`. Damaged ones
     are deleted.
     """
     for offset in reversed(snapshot_offsets(directory)):
-        if not low <= offset <= high:
+        if not low < offset <= high:
             continue
         path = snapshot_path(directory, offset)
         try:
