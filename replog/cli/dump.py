@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import click
 
 from replog.cli.dump_rows import batch_rows, file_record_rows, visible_rows
-from replog.cli.dump_text import facts, text_line
+from replog.cli.dump_text import facts, readable, text_line
 from replog.cli.record_json import Row, line
 from replog.errors import UsageError
 from replog.types import Isolation
@@ -37,7 +37,7 @@ def dump(path: str, *, as_json: bool, batches: bool, records: bool, isolation: s
         raise UsageError("expected --batches or --records, found both; ask for one at a time")
     rows: Iterator[Row]
     if batches:
-        rows = batch_rows(path)
+        rows = batch_rows(path, explain=not as_json)
     elif isolation is not None:
         rows = visible_rows(path, Isolation(isolation))
     elif records:
@@ -46,4 +46,4 @@ def dump(path: str, *, as_json: bool, batches: bool, records: bool, isolation: s
         rows = facts(path)
     write = sys.stdout.buffer.write
     for row in rows:
-        write(line(row) if as_json else text_line(row))
+        write(line(row) if as_json else text_line(readable(row)))

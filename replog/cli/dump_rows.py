@@ -34,22 +34,22 @@ def place_of(path: str) -> TopicPartition:
         return TopicPartition("__cluster_metadata", 0)
 
 
-def batch_rows(path: str) -> Iterator[Row]:
-    """A row a batch, as in `batches.jsonl.gz`; a file that cannot be walked on ends in `error`."""
+def batch_rows(path: str, *, explain: bool = False) -> Iterator[Row]:
+    """A row a batch, as in `batches.jsonl.gz`; a file that cannot be walked on ends in `error`.
+
+    explain: say in `problem` what was found there and where.
+    """
     for file in record_files(path):
         place, segment = place_of(file), base_offset_of(file)
         try:
             for run in walk_file(file):
                 for header in run.chunk.headers:
                     yield batch_row(place, segment, header, valid=run.valid)
-        except CorruptBatchError:
+        except CorruptBatchError as error:
             # The name of Kafka's exception: the rows are compared with Kafka's own.
-            yield {
-                "topic": place.topic,
-                "partition": place.partition,
-                "segment": segment,
-                "error": "CorruptRecordException",
-            }
+            row = {"topic": place.topic, "partition": place.partition, "segment": segment}
+            row["error"] = "CorruptRecordException"
+            yield row | {"problem": str(error)} if explain else row
 
 
 def file_record_rows(path: str) -> Iterator[Row]:

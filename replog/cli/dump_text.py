@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from collections.abc import Iterator
@@ -50,6 +51,18 @@ def text_line(row: Row) -> bytes:
     return ("  ".join(shown) + "\n").encode()
 
 
+def readable(row: Row) -> Row:
+    """A record's row with keys, values and headers as text, bytes that are none escaped."""
+    if "headers" not in row:
+        return row
+    headers = [[name, _text(value)] for name, value in row["headers"]]
+    return row | {"key": _text(row["key"]), "value": _text(row["value"]), "headers": headers}
+
+
+def _text(encoded: str | None) -> str | None:
+    return None if encoded is None else base64.b64decode(encoded).decode(errors="backslashreplace")
+
+
 def _shown(fact: Any) -> str:
     if isinstance(fact, str):
         return fact if fact.isprintable() and fact else json.dumps(fact, ensure_ascii=False)
@@ -64,7 +77,7 @@ def facts(path: str) -> Iterator[Row]:
     elif kind == "partition":
         yield from _partition(path)
     elif kind == "records":
-        yield from batch_rows(path)
+        yield from batch_rows(path, explain=True)
     else:
         yield from _side_file(path)
 

@@ -34,14 +34,16 @@ def spark() -> None:
 
 @contextmanager
 def _frame(path: str, isolation: str, columns: str | None) -> Iterator[DataFrame]:
-    from spark_integration.session import local_session
+    from spark_integration.session import is_running, local_session
 
+    borrowed = is_running()
     session = local_session("replog spark")
     try:
         source = session.read.format("replog").option("kafka.isolation.level", isolation)
         yield (source.schema(columns) if columns else source).load(path)
     finally:
-        session.stop()
+        if not borrowed:
+            session.stop()
 
 
 def _write(row: Row, *, as_json: bool) -> None:

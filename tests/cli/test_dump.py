@@ -121,6 +121,21 @@ def test_epoch_checkpoint_rows_are_epochs_and_start_offsets(command) -> None:
         assert [list(row.values()) for row in rows] == entries
 
 
+def test_text_shows_what_is_text_in_records_and_says_what_is_damaged(
+    capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
+) -> None:
+    golden = Path(__file__).parents[1] / "golden" / "transactions" / "data" / "txn-0"
+    segment = golden / "00000000000000000000.log"
+    assert run(["dump", "--records", str(segment)]) == 0
+    assert "  value: ms oaodu nr nillme" in capfdbinary.readouterr().out.decode()
+    broken = tmp_path / "broken-0" / segment.name
+    broken.parent.mkdir()
+    broken.write_bytes(segment.read_bytes()[:311] + bytes(200))
+    assert run(["dump", str(broken)]) == 0
+    last = capfdbinary.readouterr().out.decode().splitlines()[-1]
+    assert "problem: expected a whole record batch at byte 311" in last
+
+
 @pytest.mark.parametrize("arguments", [["--batches"], ["--records"], []])
 def test_an_absent_path_is_one_sentence_and_exit_code_1(
     command, tmp_path: Path, arguments: list[str]

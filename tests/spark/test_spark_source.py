@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from replog.cli.main import run
 from tests.fixtures.cases import Row
 from tests.reader.consumed import Consumed, consumed
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-COMMAND = "from replog.cli.main import main; main()"
 KINDS = {"CreateTime": 0, "LogAppendTime": 1}
 EVERY = [one for one in consumed() if not any("error" in x for x in one.counts().values())]
 
@@ -124,16 +122,19 @@ def test_the_source_is_found_without_being_registered() -> None:
     assert pyspark_replog.DefaultSource.name() == "replog"
 
 
-@pytest.mark.slow
-def test_the_command_aggregates_by_partition(spark: SparkSession) -> None:
-    """The command stops its session, so it runs in a process of its own."""
-    path = str(GOLDEN / "leader_changes" / "broker-1")
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, "spark", "aggregate", "--json", path],
-        capture_output=True,
-        check=True,
-    )
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    frame = spark.read.format("replog").load(path)
-    assert sum(row["records"] for row in rows) == frame.count()
+def test_the_command_counts_and_aggregates_by_partition(
+    spark: SparkSession, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """In the session that is there already, which the command leaves running."""
+    path = GOLDEN / "leader_changes" / "broker-1"
+    counted, rows = (commanded(capfdbinary, name, path) for name in ("count", "aggregate"))
+    frame = spark.read.format("replog").load(str(path))
+    assert sum(row["records"] for row in rows) == frame.count() == counted[0]["records"]
     assert {row["topic"] for row in rows} == {"moves", "moves-zstd"}
+
+
+def commanded(
+    capfdbinary: pytest.CaptureFixture[bytes], name: str, path: Path
+) -> list[dict[str, Any]]:
+    assert run(["spark", name, "--json", str(path)]) == 0
+    return [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
