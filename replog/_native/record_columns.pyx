@@ -177,12 +177,11 @@ cdef inline void put_bytes(
 
 
 cdef inline void put_view(
-    Columns* columns, int64_t row, const RecordView* record, const uint8_t* payload,
+    Columns* columns, int64_t row, const uint8_t* value, int64_t length, const uint8_t* payload,
     const uint8_t* payload_end, int64_t view_from
 ) noexcept nogil:
     cdef uint8_t* view = columns.value_views.at + VIEW_BYTES * row
     cdef int32_t parts[4]
-    cdef int64_t length = record.value_length
     cdef BytesColumn* values = &columns.values
     if length < 0:
         memset(view, 0, VIEW_BYTES)
@@ -192,16 +191,16 @@ cdef inline void put_view(
     parts[0] = <int32_t> length
     if length <= VIEW_INLINE_MAX:
         parts[1] = parts[2] = parts[3] = 0
-        memcpy(&parts[1], record.value, length)
+        memcpy(&parts[1], value, length)
     else:
-        memcpy(&parts[1], record.value, 4)
+        memcpy(&parts[1], value, 4)
         if view_from >= 0:
             parts[2] = 0
-            parts[3] = <int32_t> (view_from + (record.value - payload))
+            parts[3] = <int32_t> (view_from + (value - payload))
         else:
             parts[2] = 1
             parts[3] = <int32_t> values.used
-            copy_bytes(values.bytes.at + values.used, record.value, length, payload_end)
+            copy_bytes(values.bytes.at + values.used, value, length, payload_end)
             values.used += length
     memcpy(view, parts, VIEW_BYTES)
 
@@ -232,20 +231,21 @@ cdef bint is_utf8(const uint8_t* at, int64_t length) noexcept nogil:
 
 
 cdef int put_headers(
-    Columns* columns, int64_t row, const RecordView* record, const uint8_t* payload_end
+    Columns* columns, int64_t row, int64_t count, const uint8_t* at, const uint8_t* end,
+    const uint8_t* payload_end
 ) noexcept nogil:
-    cdef const uint8_t* at = record.headers
+    """The `count` headers at [at, end) of one record."""
     cdef int32_t* ends = <int32_t*> columns.list_ends.at
     cdef HeaderView header
     cdef int64_t number
-    cdef int outcome = reserve_headers(columns, record.header_count, record.end - at)
+    cdef int outcome = reserve_headers(columns, count, end - at)
     if outcome != BATCH_OK:
         return outcome
     if not columns.headers_seen:
         memset(ends, 0, 4 * (row + 1))
         columns.headers_seen = True
-    for number in range(record.header_count):
-        at = next_header(at, record.end, &header)
+    for number in range(count):
+        at = next_header(at, end, &header)
         if at == NULL:
             return BATCH_BAD_RECORD
         if not is_utf8(header.key, header.key_length):
@@ -347,12 +347,16 @@ cdef int append_records(
             put_bytes(&columns.keys, row, record.key, record.key_length, end)
         if wants_value:
             if columns.views:
-                put_view(columns, row, &record, payload, end, view_from)
+                put_view(
+                    columns, row, record.value, record.value_length, payload, end, view_from
+                )
             else:
                 put_bytes(&columns.values, row, record.value, record.value_length, end)
         if wants_headers:
             if record.header_count:
-                outcome = put_headers(columns, row, &record, end)
+                outcome = put_headers(
+                    columns, row, record.header_count, record.headers, record.end, end
+                )
                 if outcome != BATCH_OK:
                     return outcome
             elif columns.headers_seen:

@@ -84,9 +84,7 @@ cdef inline const uint8_t* next_header(
     return at + header.value_length if header.value_length > 0 else at
 
 
-# The record at [at, end): the byte behind it, or NULL where its lengths do not add up. Headers are
-# walked here once, so that next_header() on them cannot fail later.
-cdef inline const uint8_t* next_record(
+cdef inline const uint8_t* any_record(
     const uint8_t* at, const uint8_t* end, RecordView* record
 ) noexcept nogil:
     cdef int64_t size = 0
@@ -124,3 +122,84 @@ cdef inline const uint8_t* next_record(
         if at == NULL:
             return NULL
     return end if at == end else NULL
+
+
+# Unsigned varint of one or two bytes, both of which the caller may read: how many, 0 if it is longer.
+cdef inline int short_varint(const uint8_t* at, uint32_t* folded) noexcept nogil:
+    cdef uint32_t first = at[0]
+    if likely(first < 0x80):
+        folded[0] = first
+        return 1
+    folded[0] = (first & 0x7F) | (<uint32_t> at[1] << 7)
+    return 2 if likely(at[1] < 0x80) else 0
+
+
+# A record of the usual shape: no field before the value longer than two bytes, no headers, not among
+# the last of the batch. NULL for any other, sound or not; nothing is read past `end`.
+cdef inline const uint8_t* usual_record(
+    const uint8_t* at, const uint8_t* end, RecordView* record
+) noexcept nogil:
+    cdef uint32_t folded
+    cdef const uint8_t* record_end
+    cdef int taken
+    # Length, attributes, both deltas and the key's length: nine bytes at most.
+    if not likely(end - at >= 16):
+        return NULL
+    taken = short_varint(at, &folded)
+    at += taken
+    if not likely(taken and not folded & 1 and folded >> 1 <= end - at):
+        return NULL
+    record_end = at + (folded >> 1)
+    at += 1
+    taken = short_varint(at, &folded)
+    if not likely(taken):
+        return NULL
+    record.timestamp_delta = <int64_t> (folded >> 1) ^ -<int64_t> (folded & 1)
+    at += taken
+    taken = short_varint(at, &folded)
+    if not likely(taken and not folded & 1):
+        return NULL
+    record.offset_delta = folded >> 1
+    at += taken
+    taken = short_varint(at, &folded)
+    if not likely(taken):
+        return NULL
+    at += taken
+    record.key = at
+    record.key_length = -1
+    if not folded & 1:
+        record.key_length = folded >> 1
+        at += folded >> 1
+    # The value's length and the header count follow: two bytes at least, so two can be read.
+    if not likely(record_end - at >= 2):
+        return NULL
+    taken = short_varint(at, &folded)
+    if not likely(taken):
+        return NULL
+    at += taken
+    record.value = at
+    record.value_length = -1
+    if not folded & 1:
+        record.value_length = folded >> 1
+        at += folded >> 1
+    if not likely(at == record_end - 1 and at[0] == 0):
+        return NULL
+    record.header_count = 0
+    record.headers = record_end
+    record.end = record_end
+    return record_end
+
+
+# The record at [at, end): the byte behind it, or NULL where its lengths do not add up. Headers are
+# walked here once, so that next_header() on them cannot fail later.
+cdef inline const uint8_t* next_record(
+    const uint8_t* at, const uint8_t* end, RecordView* record
+) noexcept nogil:
+    cdef RecordView view       # its address stays here, so that the caller's can live in registers
+    cdef const uint8_t* behind = usual_record(at, end, record)
+    if likely(behind != NULL):
+        return behind
+    behind = any_record(at, end, &view)
+    if behind != NULL:
+        record[0] = view
+    return behind
