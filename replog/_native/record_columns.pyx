@@ -290,6 +290,8 @@ cdef void put_constants(Columns* columns, int64_t first, const BatchHeader* head
     cdef int32_t* epochs = <int32_t*> columns.epochs.at
     cdef bint append_time = (header.attributes & LOG_APPEND_TIME_BIT) != 0
     cdef int64_t row
+    if rows == first:
+        return   # maybe before any block is allocated
     if wants(columns, LEADER_EPOCH):
         for row in range(first, rows):
             epochs[row] = header.leader_epoch
