@@ -135,7 +135,10 @@ cdef class Log(AppendableLog):
         self.lower_recovery_point(offset)
         # Readers stop at the log end: it moves before any byte goes.
         self.log_end_offset = offset
-        self.log_start_offset = min(self.log_start_offset, offset)
+        if offset < self.log_start_offset:
+            # Before the cut: an end below the persisted start would make loading begin anew there.
+            self.log_start_offset = offset
+            self.write_log_start(offset)
         self.watermark = min(self.watermark, offset)
         self.durable_end = min(self.durable_end, offset)
         self.truncations += 1

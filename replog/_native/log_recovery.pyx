@@ -326,7 +326,11 @@ def settle_epochs(Log log, epoch_entries):
     known = epoch_entries is not None
     if known and log.log_end_offset > segment.base_offset:
         segment.find(log.log_end_offset - 1, &last)
-        known = log.epochs.epoch_for_offset(last.base_offset) == last.leader_epoch
+        # What lies below the log start has no entry of its own any more.
+        known = (
+            log.epochs.epoch_for_offset(max(last.base_offset, log.log_start_offset))
+            == last.leader_epoch
+        )
     if not known:
         rebuild_epochs(log)
     log.epochs.truncate_from_end(log.log_end_offset)

@@ -300,15 +300,18 @@ class PartitionLog(Log):
     ) -> Iterator[tuple[LogSlice, int, Sequence[Any]]]:
         offset = self.log_start_offset if start_offset is None else start_offset
         bound = self._bound(isolation)
-        bound = bound if end_offset is None else min(end_offset, bound)
+        stop = bound if end_offset is None else min(end_offset, bound)
         while True:
-            piece = self.read(offset, size, end_offset=bound)
+            piece = self.read(offset, size, end_offset=stop)
+            if not piece.size_bytes and offset < stop:
+                # A read gives whole batches below its end; this one holds `stop` itself.
+                piece = self.read(offset, 1, end_offset=bound)
             if not piece.size_bytes:
                 return
             aborted: Sequence[Any] = ()
             if isolation is Isolation.TXN_COMMITTED:
-                aborted = self.aborted_transactions(offset, bound)
-            yield piece, bound, aborted
+                aborted = self.aborted_transactions(offset, stop)
+            yield piece, stop, aborted
             offset = piece.end_offset
 
     def _bound(self, isolation: Isolation) -> int:
