@@ -90,7 +90,8 @@ cdef class Log(AppendableLog):
         try:
             if self.failed or self.closed:
                 self.refuse()
-            target = self.log_end_offset
+            # After a cut inside a batch the log is found to end before log_end_offset.
+            target = min(self.log_end_offset, self.dense_end)
             truncations = self.truncations
             if target > self.recovered_to or self.names_unsynced:
                 self.sync_up_to(self.recovered_to, False)
@@ -130,9 +131,16 @@ cdef class Log(AppendableLog):
         cdef LogSegment segment
         cdef BatchHeader header
         cdef int64_t now = self.now(None)
-        # Lowered here first: another thread that persists it meanwhile must not raise it again.
-        self.recovered_to = min(self.recovered_to, offset)
-        self.lower_recovery_point(offset)
+        cdef int64_t kept_end
+        cdef bint inside
+        place = self.floor_place(offset)
+        segment = self.segments[place]
+        inside = segment.find(offset, &header)
+        kept_end = header.base_offset if inside else min(offset, segment.next_offset())
+        # Lowered here first: another thread that persists it meanwhile must not raise it again. To
+        # the end of what is kept, since that is where a crashed log is found to end.
+        self.recovered_to = min(self.recovered_to, kept_end)
+        self.lower_recovery_point(kept_end)
         # Readers stop at the log end: it moves before any byte goes.
         self.log_end_offset = offset
         if offset < self.log_start_offset:
@@ -142,16 +150,12 @@ cdef class Log(AppendableLog):
         self.watermark = min(self.watermark, offset)
         self.durable_end = min(self.durable_end, offset)
         self.truncations += 1
-        place = self.floor_place(offset)
         self.drop_from(place + 1, now)
-        segment = self.segments[place]
-        if segment.find(offset, &header):
-            self.dense_end = header.base_offset
+        self.dense_end = kept_end
+        if inside:
             segment.cut(header.position, offset)
             # Synced before anything follows: else an old tail could come back behind new records.
             segment.flush_records()
-        else:
-            self.dense_end = segment.next_offset()
         if self.dense_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
             self.dense_end = offset
         if self.epochs.truncate_from_end(offset):

@@ -162,7 +162,7 @@ class PartitionLog(Log):
             super().close(flush=flush)
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
-                self._checkpoints.closed(self.log_end_offset, self.log_start_offset, watermark)
+                self._checkpoints.closed(self.recovery_point, self.log_start_offset, watermark)
         finally:
             self._checkpoints.release()
 
