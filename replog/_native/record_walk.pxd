@@ -124,7 +124,7 @@ cdef inline const uint8_t* any_record(
     return end if at == end else NULL
 
 
-# Unsigned varint of one or two bytes, both of which the caller may read: how many, 0 if it is longer.
+# Unsigned varint of one or two bytes, both of which the caller may read: how many; 0 for longer.
 cdef inline int short_varint(const uint8_t* at, uint32_t* folded) noexcept nogil:
     cdef uint32_t first = at[0]
     if likely(first < 0x80):
@@ -134,8 +134,8 @@ cdef inline int short_varint(const uint8_t* at, uint32_t* folded) noexcept nogil
     return 2 if likely(at[1] < 0x80) else 0
 
 
-# A record of the usual shape: no field before the value longer than two bytes, no headers, not among
-# the last of the batch. NULL for any other, sound or not; nothing is read past `end`.
+# A record of the usual shape: no field before the value longer than two bytes, no headers, not at
+# the end of the batch. NULL for any other, sound or not; nothing is read past `end`.
 cdef inline const uint8_t* usual_record(
     const uint8_t* at, const uint8_t* end, RecordView* record
 ) noexcept nogil:
