@@ -179,6 +179,7 @@ cdef class AppendableLog(ReadableLog):
         cdef BatchHeader* first
         cdef int64_t base_offset = self.log_end_offset
         cdef int64_t append_time = now if self.log_append_time else -1
+        cdef AppendResult appended
         if leader_epoch < 0 or leader_epoch < self.epochs.latest():
             raise FencedLeaderEpochError(
                 f"expected a leader epoch of at least {max(self.epochs.latest_epoch, 0)} to append "
@@ -195,7 +196,8 @@ cdef class AppendableLog(ReadableLog):
             batches.rewrite(
                 self.target_codec, self.config.compression_level, self.decompressed_bytes_max
             )
-        self.check_set_size()
+        if batches.length_bytes > self.segment_bytes:
+            self.check_set_size()
         if first.producer_id >= 0:
             if batches.count > 1:
                 raise UsageError(
@@ -208,7 +210,11 @@ cdef class AppendableLog(ReadableLog):
             self.producers.check(first, not coordinator)
         batches.stamp(base_offset, leader_epoch, append_time)
         self.write(now)
-        return AppendResult(base_offset, self.log_end_offset - 1, append_time)
+        appended = AppendResult.__new__(AppendResult)
+        appended.base_offset = base_offset
+        appended.last_offset = self.log_end_offset - 1
+        appended.log_append_time_ms = append_time
+        return appended
 
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
         raise NotImplementedError("AppendableLog leaves truncation to Log")

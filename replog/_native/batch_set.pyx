@@ -30,6 +30,9 @@ from replog.errors import (
 
 from replog._native import compression
 
+cdef enum:
+    GIL_KEPT_BYTES = 16384     # less than this is done before another thread could take the GIL
+
 
 cdef int check_whole(PendingBatch* pending, int64_t left) noexcept nogil:
     """Parse, checksum and, if the records are plain, walk the batch at pending.source."""
@@ -95,8 +98,11 @@ cdef class BatchSet:
             pending = self.batches + self.count
             pending.source = bytes + at
             pending.header.position = at
-            with nogil:
+            if length - at < GIL_KEPT_BYTES:
                 outcome = check_whole(pending, length - at)
+            else:
+                with nogil:
+                    outcome = check_whole(pending, length - at)
             if outcome != BATCH_OK:
                 self.refuse(outcome, pending, path, at)
             self.count += 1
@@ -268,49 +274,57 @@ cdef class BatchSet:
     cdef int stamp(
         self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
     ) except -1:
+        self.max_timestamp = -1
+        if self.length_bytes < GIL_KEPT_BYTES:
+            self.stamp_all(base_offset, leader_epoch, append_time_ms)
+        else:
+            with nogil:
+                self.stamp_all(base_offset, leader_epoch, append_time_ms)
+        self.part_count = <int> (2 * self.count)
+        return 0
+
+    cdef void stamp_all(
+        self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
+    ) noexcept nogil:
         cdef int64_t number
         cdef PendingBatch* pending
         cdef BatchHeader* header
         cdef int64_t max_timestamp, span
         cdef int16_t attributes
-        self.max_timestamp = -1
-        with nogil:
-            for number in range(self.count):
-                pending = self.batches + number
-                header = &pending.header
-                memcpy(pending.stamp, pending.source, HEADER_BYTES)
-                span = header.last_offset - header.base_offset
-                header.base_offset = base_offset
-                header.last_offset = base_offset + span
-                header.leader_epoch = leader_epoch
-                base_offset += span + 1
-                store_int64(pending.stamp + BASE_OFFSET_AT, header.base_offset)
-                store_int32(pending.stamp + LEADER_EPOCH_AT, leader_epoch)
-                attributes = header.attributes & ~LOG_APPEND_TIME_BIT
-                max_timestamp = pending.summary.max_timestamp
-                if append_time_ms >= 0:
-                    attributes |= LOG_APPEND_TIME_BIT
-                    max_timestamp = append_time_ms
-                if attributes != header.attributes or max_timestamp != header.max_timestamp:
-                    header.attributes = attributes
-                    header.max_timestamp = max_timestamp
-                    store_int16(pending.stamp + ATTRIBUTES_AT, attributes)
-                    store_int64(pending.stamp + MAX_TIMESTAMP_AT, max_timestamp)
-                    header.crc = crc32c(
-                        0, pending.stamp + ATTRIBUTES_AT, HEADER_BYTES - ATTRIBUTES_AT
-                    )
-                    header.crc = crc32c(
-                        header.crc, pending.source + RECORDS_AT, header.size_bytes - RECORDS_AT
-                    )
-                    store_int32(pending.stamp + CRC_AT, <int32_t> header.crc)
-                if max_timestamp > self.max_timestamp:
-                    self.max_timestamp = max_timestamp
-                self.parts[2 * number].iov_base = pending.stamp
-                self.parts[2 * number].iov_len = HEADER_BYTES
-                self.parts[2 * number + 1].iov_base = <void*> (pending.source + RECORDS_AT)
-                self.parts[2 * number + 1].iov_len = header.size_bytes - RECORDS_AT
-        self.part_count = <int> (2 * self.count)
-        return 0
+        for number in range(self.count):
+            pending = self.batches + number
+            header = &pending.header
+            memcpy(pending.stamp, pending.source, HEADER_BYTES)
+            span = header.last_offset - header.base_offset
+            header.base_offset = base_offset
+            header.last_offset = base_offset + span
+            header.leader_epoch = leader_epoch
+            base_offset += span + 1
+            store_int64(pending.stamp + BASE_OFFSET_AT, header.base_offset)
+            store_int32(pending.stamp + LEADER_EPOCH_AT, leader_epoch)
+            attributes = header.attributes & ~LOG_APPEND_TIME_BIT
+            max_timestamp = pending.summary.max_timestamp
+            if append_time_ms >= 0:
+                attributes |= LOG_APPEND_TIME_BIT
+                max_timestamp = append_time_ms
+            if attributes != header.attributes or max_timestamp != header.max_timestamp:
+                header.attributes = attributes
+                header.max_timestamp = max_timestamp
+                store_int16(pending.stamp + ATTRIBUTES_AT, attributes)
+                store_int64(pending.stamp + MAX_TIMESTAMP_AT, max_timestamp)
+                header.crc = crc32c(
+                    0, pending.stamp + ATTRIBUTES_AT, HEADER_BYTES - ATTRIBUTES_AT
+                )
+                header.crc = crc32c(
+                    header.crc, pending.source + RECORDS_AT, header.size_bytes - RECORDS_AT
+                )
+                store_int32(pending.stamp + CRC_AT, <int32_t> header.crc)
+            if max_timestamp > self.max_timestamp:
+                self.max_timestamp = max_timestamp
+            self.parts[2 * number].iov_base = pending.stamp
+            self.parts[2 * number].iov_len = HEADER_BYTES
+            self.parts[2 * number + 1].iov_base = <void*> (pending.source + RECORDS_AT)
+            self.parts[2 * number + 1].iov_len = header.size_bytes - RECORDS_AT
 
     cdef int load_from_leader(
         self, const uint8_t* bytes, int64_t length, int64_t limit, str path, bint dense
