@@ -1,6 +1,6 @@
 """Directories that replog writes for Kafka to judge: one function a kind, in `KINDS`.
 
-Each is given a Log to write to and leaves it open; `LogConfig` options that it needs stand beside it.
+Each is given a Log to write to; the `LogConfig` options that it needs stand beside it.
 Record timestamps lie in the last hours, since Kafka forgets producers that are a day old.
 """
 
@@ -28,7 +28,7 @@ class Kind:
     """How one directory comes about. `topic` is its configuration in Kafka's words."""
 
     write: Callable[[PartitionLog, Path], None]
-    config: LogConfig = LogConfig()
+    config: LogConfig = dataclasses.field(default_factory=LogConfig)
     reopened: Callable[[PartitionLog, Path], None] | None = None
 
     def make(self, path: Path) -> None:
@@ -166,7 +166,7 @@ def producer_batch(
 
 
 def transactions(log: PartitionLog, path: Path) -> None:
-    """Interleaved, committed and aborted, one left open; markers come as replication brings them."""
+    """Interleaved, committed and aborted, one left open; markers as replication brings them."""
     random_ = random.Random(8)
     sequences = dict.fromkeys((21, 22, 23), 0)
     for number in range(12):
@@ -233,7 +233,7 @@ def kinds() -> Iterator[tuple[str, Kind]]:
     yield "idempotent", Kind(idempotent, SMALL)
     yield "transactions", Kind(transactions, SMALL)
     yield "replicated", Kind(replicated, SMALL)
-    yield "replicated-with-gaps", Kind(replicated_with_gaps)
+    yield "replicated-with-gaps", Kind(replicated_with_gaps, LogConfig(cleanup_policy="compact"))
 
 
 KINDS = dict(kinds())
