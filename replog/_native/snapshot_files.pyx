@@ -53,7 +53,7 @@ def remove_snapshots(str directory, *, int64_t above=-1, int64_t below=-1, keep=
 def remove_strays(str directory, base_offsets):
     """Remove snapshots that stand at no segment's base, but the newest if it is behind them all."""
     strays = [offset for offset in snapshot_offsets(directory) if offset not in base_offsets]
-    if strays and strays[-1] > max(base_offsets):
+    if strays and strays[len(strays) - 1] > max(base_offsets):
         strays.pop()
     for offset in strays:
         mapped_file.remove(snapshot_path(directory, offset))
