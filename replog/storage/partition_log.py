@@ -20,7 +20,7 @@ from replog._native.log import Log
 from replog._native.log_recovery import RecoveryReport, load
 from replog._native.mapped_file import fsync_dir, make_dir
 from replog.config import LogConfig
-from replog.errors import CorruptFileError, UsageError
+from replog.errors import CorruptBatchError, CorruptFileError, UsageError
 from replog.storage.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     read_leader_epochs,
@@ -312,6 +312,15 @@ class PartitionLog(Log):
             if isolation is Isolation.TXN_COMMITTED:
                 aborted = self.aborted_transactions(offset, stop)
             yield piece, stop, aborted
+            if piece.end_offset <= offset:
+                raise CorruptBatchError(
+                    f"expected a whole batch with offset {offset} at position {piece.position} of "
+                    f"{piece.path}, found one that runs past the end of the records; restore the "
+                    f"segment from a replica",
+                    path=piece.path,
+                    position=piece.position,
+                    offset=offset,
+                )
             offset = piece.end_offset
 
     def _bound(self, isolation: Isolation) -> int:
