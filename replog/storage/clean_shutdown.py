@@ -10,7 +10,6 @@ loading counts as unclean, and written last of all at a close.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 
 from replog._native.mapped_file import fsync_dir, read_file, remove, replace_file
@@ -31,6 +30,8 @@ def read_clean_shutdown(directory: str | os.PathLike[str]) -> CleanShutdown | No
         content = read_file(_path(directory))
     except FileNotFoundError:
         return None
+    import json  # only here: an append from a fresh process does not wait for it
+
     try:
         fields = json.loads(content)
         broker_epoch = fields["brokerEpoch"] if fields["version"] == 0 else None
@@ -43,7 +44,7 @@ def read_clean_shutdown(directory: str | os.PathLike[str]) -> CleanShutdown | No
 
 def write_clean_shutdown(directory: str | os.PathLike[str], broker_epoch: int = -1) -> None:
     """Mark `directory` clean; durable on return. Everything else in it must be so already."""
-    content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+    content = f'{{"version":0,"brokerEpoch":{int(broker_epoch)}}}'
     replace_file(_path(directory), content.encode())
 
 

@@ -15,7 +15,6 @@ cannot be trusted is refused on its own: the others serve, and the directory is 
 
 from __future__ import annotations
 
-import concurrent.futures
 import os
 import threading
 from typing import TYPE_CHECKING, Self
@@ -56,6 +55,7 @@ from replog.storage.partition_metadata import PARTITION_METADATA_FILE, write_top
 from replog.types import TopicPartition
 
 if TYPE_CHECKING:
+    import concurrent.futures
     import uuid
     from collections.abc import Callable, Iterator, Mapping
 
@@ -228,6 +228,8 @@ class LogDirectory:
         recovery_threads: int,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
+        import concurrent.futures  # only here: a lone log needs no threads, and it is dear
+
         with concurrent.futures.ThreadPoolExecutor(
             max(1, recovery_threads), thread_name_prefix="replog-recovery"
         ) as pool:
