@@ -1,4 +1,5 @@
-"""The documents are true: every example of the README runs, and the architecture names every module."""
+"""The documents are true: every example of the README runs, and the architecture names every
+module."""
 
 import os
 import re

@@ -1,3 +1,6 @@
+from typing import final
+
+@final
 class AppendResult:
     base_offset: int
     last_offset: int

@@ -27,7 +27,7 @@ from replog._native.record_batch cimport BatchHeader
 import os
 
 from replog.errors import (
-    FencedLeaderEpochError, LogClosedError, LogFailedError, NoSpaceError, OffsetOutOfRangeError,
+    FencedLeaderEpochError, LogClosedError, LogFailedError, NoSpaceError,
     OutOfOrderOffsetError, RecordBatchTooLargeError, UsageError,
 )
 

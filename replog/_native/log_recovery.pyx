@@ -21,7 +21,7 @@ from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView, MappedFile, iovec
 from replog._native.record_batch cimport (
-    BATCH_BAD_EPOCH, BATCH_BAD_OFFSET, BATCH_OK, BATCH_PARTIAL, BatchHeader, describe, scan_batches,
+    BATCH_BAD_EPOCH, BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, describe, scan_batches,
 )
 
 from replog.errors import CorruptBatchError

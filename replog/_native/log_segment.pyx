@@ -14,7 +14,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
 from replog._native.batch_format cimport HEADER_BYTES
-from replog._native.batch_set cimport BatchSet, PendingBatch
+from replog._native.batch_set cimport BatchSet
 from replog._native.mapped_file cimport FileView, MappedFile, iovec
 from replog._native.offset_index cimport OffsetIndex
 from replog._native.record_batch cimport (

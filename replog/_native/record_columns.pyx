@@ -237,14 +237,14 @@ cdef int put_headers(
     """The `count` headers at [at, end) of one record."""
     cdef int32_t* ends = <int32_t*> columns.list_ends.at
     cdef HeaderView header
-    cdef int64_t number
+    cdef int64_t _number
     cdef int outcome = reserve_headers(columns, count, end - at)
     if outcome != BATCH_OK:
         return outcome
     if not columns.headers_seen:
         memset(ends, 0, 4 * (row + 1))
         columns.headers_seen = True
-    for number in range(count):
+    for _number in range(count):
         at = next_header(at, end, &header)
         if at == NULL:
             return BATCH_BAD_RECORD
@@ -322,14 +322,14 @@ cdef int append_records(
     cdef int64_t offset, timestamp
     cdef int64_t* offsets
     cdef int64_t* timestamps
-    cdef int32_t number
+    cdef int32_t _number
     cdef RecordView record
     cdef int outcome = reserve_batch(columns, length, header, view_from)
     if outcome != BATCH_OK:
         return outcome
     offsets = <int64_t*> columns.offsets.at
     timestamps = <int64_t*> columns.timestamps.at
-    for number in range(header.record_count):
+    for _number in range(header.record_count):
         at = next_record(at, end, &record)
         if at == NULL:
             return BATCH_BAD_RECORD

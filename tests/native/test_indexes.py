@@ -96,10 +96,7 @@ def test_an_offset_index_does_what_a_list_does(
     assert index.entries().tolist() == model
     assert index.check(whole=True)
     wanted = [BASE + target for target in targets]
-    answers = [
-        floor_entry(model, target) or (BASE, 0)
-        for target in wanted
-    ]
+    answers = [floor_entry(model, target) or (BASE, 0) for target in wanted]
     assert [index.find(target) for target in wanted] == answers
     assert np.transpose(index.lookup_many(np.array(wanted))).tolist() == [list(a) for a in answers]
     index.close()
@@ -135,10 +132,7 @@ def test_a_time_index_does_what_a_list_does(
             model = [] if step == "reset" else model
         assert (index.last_timestamp, index.last_offset) == (model[-1] if model else (-1, BASE))
     assert index.entries().tolist() == model
-    answers = [
-        floor_entry(model, target) or (-1, BASE)
-        for target in targets
-    ]
+    answers = [floor_entry(model, target) or (-1, BASE) for target in targets]
     assert [index.find(target) for target in targets] == answers
     assert np.transpose(index.lookup_many(targets)).tolist() == [list(a) for a in answers]
     index.close()
