@@ -88,7 +88,7 @@ cdef inline const uint8_t* any_record(
     const uint8_t* at, const uint8_t* end, RecordView* record
 ) noexcept nogil:
     cdef int64_t size = 0
-    cdef int64_t number
+    cdef int64_t _number
     cdef HeaderView header
     at = next_varint(at, end, 5, &size)
     if at == NULL or size < 1 or size > end - at:
@@ -117,7 +117,7 @@ cdef inline const uint8_t* any_record(
     if at == NULL or record.header_count < 0 or record.header_count > end - at:
         return NULL
     record.headers = at
-    for number in range(record.header_count):
+    for _number in range(record.header_count):
         at = next_header(at, end, &header)
         if at == NULL:
             return NULL
