@@ -344,6 +344,8 @@ cdef class Log(AppendableLog):
         self.producers.end_offset = offset
         if offset < end_offset:
             for segment in self.segments[self.floor_place(offset):]:
+                if segment.base_offset >= end_offset:
+                    break  # recovery has not checked these yet
                 self.replay_segment(segment, offset, end_offset)
         self.producers.end_offset = end_offset
         self.producers.remove_expired(now)
