@@ -164,7 +164,9 @@ def swapped_end(str path, int64_t base_offset):
 
 def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t now_ms, on_progress):
     """Check and, at the tail, cut every segment from the recovery point's on."""
-    cdef Py_ssize_t first = log.floor_place(recovery_point)
+    # A segment that ends at the recovery point may have been sealed or cut since: its records are
+    # synced, its indexes perhaps not.
+    cdef Py_ssize_t first = log.floor_place(max(recovery_point - 1, 0))
     cdef LogSegment segment
     cdef int64_t end_offset
     cdef int32_t highest_epoch = 0x7FFFFFFF if epochs_lost else log.epochs.latest()
