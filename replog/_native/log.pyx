@@ -393,7 +393,11 @@ cdef class Log(AppendableLog):
         cdef LogSegment segment
         if self.closed or self.fork_generation != fork_count[0]:
             return
-        self.lock()
+        if flush:
+            self.lock()
+        elif not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
+            with nogil:
+                PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
         try:
             if flush:
                 self.take_snapshot()

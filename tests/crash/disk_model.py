@@ -1,0 +1,203 @@
+"""What a disk may hold after power fails, given the system calls that were made.
+
+Faults it knows, for one directory of files:
+- A write or a cut of a file is durable once fdatasync of that file has returned. Until then any
+  subset of them may have reached the disk, in any order of pages: whole, in part, or as zeros.
+- A name that was made, moved or removed is durable once fsync_dir of its directory has returned.
+  Until then any subset of these changes may have. A rename happens as a whole or not at all.
+- A synced file whose name was lost is lost.
+Faults it leaves out: rot of synced bytes, writes that go astray, a disk that lies about a sync.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from replog._native.recorded_calls import RecordedCall
+
+Image = dict[str, bytes]
+IGNORED_NAMES = {".lock"}  # empty, and no part of the log
+SECTOR_BYTES = 512
+SINGLES_MAX = 24
+
+
+class Inode:
+    """A file, apart from its names: what is synced of it, and what the process reads."""
+
+    __slots__ = ("durable", "live")
+
+    def __init__(self, durable: bytes = b"") -> None:
+        self.durable = durable
+        self.live = durable
+
+
+class Change(NamedTuple):
+    """Something that was done and may be lost: exactly one of the three kinds is set."""
+
+    inode: Inode | None = None
+    write: tuple[int, bytes] | None = None
+    cut: int | None = None
+    names: tuple[tuple[str, Inode | None], ...] = ()
+
+
+class DiskModel:
+    """Replays recorded calls; at any moment `pending` is what a crash may take away."""
+
+    def __init__(self, directory: str, image: Image | None = None) -> None:
+        self.directory = directory
+        self.durable_names = {name: Inode(content) for name, content in (image or {}).items()}
+        self.live_names = dict(self.durable_names)
+        self.inode_of_fd: dict[int, Inode] = {}
+        self.pending: list[Change] = []
+
+    def apply(self, call: RecordedCall) -> None:
+        """Do what the call did, or made durable."""
+        name = self.name_of(call.path)
+        match call.kind:
+            case "open" if name is not None:
+                self.open(name, call)
+            case "pwritev" if call.fd in self.inode_of_fd:
+                inode = self.inode_of_fd[call.fd]
+                self.change_file(Change(inode, write=(call.position, call.content)))
+            case "ftruncate" if call.fd in self.inode_of_fd:
+                self.change_file(Change(self.inode_of_fd[call.fd], cut=call.position))
+            case "fdatasync" if call.fd in self.inode_of_fd:
+                self.settle_file(self.inode_of_fd[call.fd])
+            case "close":
+                self.inode_of_fd.pop(call.fd, None)
+            case "rename" if name is not None:
+                to = self.name_of(call.to)
+                assert to is not None, "the engine moves files inside one directory only"
+                self.change_names((name, None), (to, self.live_names[name]))
+            case "unlink" if name is not None:
+                self.change_names((name, None))
+            case "fsync_dir" if call.path == self.directory:
+                self.settle_names()
+
+    def name_of(self, path: str) -> str | None:
+        """The file's name if it lies in the directory and counts."""
+        folder, name = os.path.split(path)
+        return name if folder == self.directory and name not in IGNORED_NAMES else None
+
+    def open(self, name: str, call: RecordedCall) -> None:
+        if name not in self.live_names:
+            self.change_names((name, Inode()))
+        inode = self.live_names[name]
+        self.inode_of_fd[call.fd] = inode
+        if call.flags & os.O_TRUNC:
+            self.change_file(Change(inode, cut=0))
+
+    def change_file(self, change: Change) -> None:
+        assert change.inode is not None
+        change.inode.live = changed(change.inode.live, change)
+        self.pending.append(change)
+
+    def change_names(self, *names: tuple[str, Inode | None]) -> None:
+        put(self.live_names, names)
+        self.pending.append(Change(names=names))
+
+    def settle_file(self, inode: Inode) -> None:
+        for change in self.pending:
+            if change.inode is inode:
+                inode.durable = changed(inode.durable, change)
+        self.pending = [change for change in self.pending if change.inode is not inode]
+
+    def settle_names(self) -> None:
+        for change in self.pending:
+            put(self.durable_names, change.names)
+        self.pending = [change for change in self.pending if change.inode is not None]
+
+    def image(self, survivors: Sequence[Change]) -> Image:
+        """The files after a crash that only these pending changes survived, in this order."""
+        names = dict(self.durable_names)
+        contents: dict[int, bytes] = {}
+        for change in survivors:
+            if change.inode is None:
+                put(names, change.names)
+            else:
+                key = id(change.inode)
+                contents[key] = changed(contents.get(key, change.inode.durable), change)
+        return {name: contents.get(id(inode), inode.durable) for name, inode in names.items()}
+
+
+def put(names: dict[str, Inode], changes: Sequence[tuple[str, Inode | None]]) -> None:
+    for name, inode in changes:
+        if inode is None:
+            names.pop(name, None)
+        else:
+            names[name] = inode
+
+
+def changed(content: bytes, change: Change) -> bytes:
+    if change.cut is not None:
+        return content[: change.cut].ljust(change.cut, b"\0")
+    assert change.write is not None
+    position, written = change.write
+    before = content[:position].ljust(position, b"\0")
+    return before + written + content[position + len(written) :]
+
+
+def torn(change: Change, random: Random) -> Iterator[Change]:
+    """Ways in which a write may reach the disk in part."""
+    assert change.write is not None
+    position, written = change.write
+    size = len(written)
+    for kept in {1, size // 2, size - 1, random.randrange(size)}:
+        if 0 < kept < size:
+            yield change._replace(write=(position, written[:kept]))
+            # The file has grown, but the bytes of its end are not there yet.
+            yield change._replace(write=(position, written[:kept] + bytes(size - kept)))
+    yield change._replace(write=(position, bytes(size)))
+    sector = position % SECTOR_BYTES
+    if sector and SECTOR_BYTES - sector < size:
+        # The second sector came, the first did not.
+        missing = SECTOR_BYTES - sector
+        yield change._replace(write=(position, bytes(missing) + written[missing:]))
+
+
+def survivals(
+    pending: Sequence[Change], random: Random, sample_count: int
+) -> Iterator[Sequence[Change]]:
+    """What may survive of `pending`: all, none, prefixes, all but one, one kind, torn, at random."""
+    yield pending
+    yield ()
+    yield [change for change in pending if change.inode is not None]
+    yield [change for change in pending if change.inode is None]
+    count = len(pending)
+    for end in range(max(0, count - SINGLES_MAX), count):
+        yield pending[:end]
+    for missing in range(max(0, count - SINGLES_MAX), count):
+        yield [*pending[:missing], *pending[missing + 1 :]]
+    writes = [place for place in range(count) if pending[place].write and pending[place].write[1]]
+    for place in writes[-3:]:
+        for part in torn(pending[place], random):
+            yield [*pending[:place], part]
+            yield [*pending[:place], part, *pending[place + 1 :]]
+    if count > 1:
+        for _ in range(sample_count):
+            yield some_of(pending, random)
+
+
+def some_of(pending: Sequence[Change], random: Random) -> list[Change]:
+    """A random subset, some of its writes torn."""
+    share = random.choice((0.15, 0.4, 0.6, 0.85))
+    survivors = []
+    for change in pending:
+        if random.random() < share:
+            if change.write and change.write[1] and random.random() < 0.2:
+                change = random.choice(list(torn(change, random)))  # noqa: PLW2901
+            survivors.append(change)
+    return survivors
+
+
+def digest_of(image: Image) -> bytes:
+    """A hash of every name and byte."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(image):
+        digest.update(f"{name}\0{len(image[name])}\0".encode())
+        digest.update(image[name])
+    return digest.digest()

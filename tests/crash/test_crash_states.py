@@ -1,0 +1,130 @@
+"""Power fails behind each system call of a log's life: recovery must be right in every state left.
+
+`make test` tries a share of the states, REPLOG_CRASH_STATES=all (`make crash`, CI) every one: at least
+20,000 distinct ones, at least 500 for each operation.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from replog._native import recorded_calls
+from replog._native.recorded_calls import RecordedCall
+from tests.crash.checker import open_log, write_image
+from tests.crash.disk_model import Image
+from tests.crash.enumerator import Enumerator
+from tests.crash.workload import (
+    CONFIG,
+    Expectation,
+    Recording,
+    Workload,
+    churn,
+    everyday,
+)
+
+EVERY_STATE = os.environ.get("REPLOG_CRASH_STATES") == "all"
+SHARE = 1 if EVERY_STATE else 16
+SCRIPTS = [(everyday, 1), (everyday, 2), (churn, 1), (churn, 3)]
+OPERATIONS = {"append", "roll", "flush", "truncate", "retention", "checkpoint", "recover"}
+STATES_MIN = 20_000 if EVERY_STATE else 1_000
+STATES_OF_OPERATION_MIN = 500 if EVERY_STATE else 10
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def memory_folder() -> Iterator[Path]:
+    """A folder in memory, where there is one: thousands of logs are written and opened."""
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
+    yield Path(folder)
+    shutil.rmtree(folder)
+
+
+def partition(folder: Path, name: str) -> str:
+    path = folder / name / "t-0"
+    path.mkdir(parents=True, exist_ok=True)
+    return str(path)
+
+
+def record_recovery(directory: str, image: Image, expectation: Expectation) -> Recording:
+    """The calls of opening what a crash left; the same must hold behind each as before."""
+    write_image(directory, image)
+    recorded_calls.install()
+    try:
+        recorded_calls.record()
+        log = open_log(directory, CONFIG)
+        calls = recorded_calls.recorded()
+        log.close(flush=False)
+    finally:
+        recorded_calls.uninstall()
+    recovering = Expectation("recover", *list(vars(expectation).values())[1:])
+    return Recording(directory, calls, [recovering], image)
+
+
+def test_every_crash_state_recovers_to_a_prefix_with_all_that_was_synced(
+    memory_folder: Path,
+) -> None:
+    live = partition(memory_folder, "live")
+    enumerator = Enumerator(partition(memory_folder, "crashed"), CONFIG, share=SHARE)
+    for script, seed in SCRIPTS:
+        enumerator.walk(Workload(live, seed).record(script))
+    for image, expectation in enumerator.torn_images[:: 1 if SHARE > 1 else 4]:
+        enumerator.walk(record_recovery(live, image, expectation))
+    assert not enumerator.failures, "\n".join(map(str, enumerator.failures))
+    states = enumerator.states_of_step
+    assert sum(states.values()) >= STATES_MIN, states
+    assert min(states[operation] for operation in OPERATIONS) >= STATES_OF_OPERATION_MIN, states
+
+
+def file_kind(call: RecordedCall) -> str:
+    """What a path names, less its numbers: `.log`, `.index`, `recovery-point-offset-checkpoint`."""
+    name = os.path.basename(call.path).removesuffix(".tmp")
+    return name.lstrip("0123456789") if name[:1].isdigit() else name
+
+
+def sync_sites(recording: Recording) -> list[str]:
+    """For each call of the recording, which sync of the engine it is; "" for other calls.
+
+    A sync of a file is told by what the file is, one of the directory by what went before it.
+    """
+    sites = []
+    before: RecordedCall | None = None
+    for call in recording.calls:
+        site = ""
+        if call.kind == "fdatasync":
+            site = f"fdatasync of {file_kind(call)}"
+        elif call.kind == "fsync_dir" and before is not None:
+            site = f"fsync_dir after {before.kind}"
+            if before.kind == "unlink":
+                site += f" of {file_kind(before)}"
+            elif before.kind == "rename":
+                site += " of a retired segment" if call_retires(before) else " of a replaced file"
+        sites.append(site)
+        if call.kind not in {"close", "mark"}:
+            before = call
+    return sites
+
+
+def call_retires(call: RecordedCall) -> bool:
+    return call.to.endswith(".deleted")
+
+
+def test_each_kind_of_sync_is_needed(memory_folder: Path) -> None:
+    """Leave out all syncs of one kind: some crash state must then be wrong."""
+    recording = Workload(partition(memory_folder, "live"), 1).record(everyday)
+    sites = sync_sites(recording)
+    enumerator = Enumerator(partition(memory_folder, "crashed"), CONFIG, sample_count=2)
+    missed = []
+    for left_out in sorted(set(filter(None, sites))):
+        enumerator.failures.clear()
+        numbers = {number for number, site in enumerate(sites) if site == left_out}
+        enumerator.walk(recording, left_out=numbers, failures_max=1)
+        if not enumerator.failures:
+            missed.append(left_out)
+    assert not missed, missed
