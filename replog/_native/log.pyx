@@ -230,10 +230,10 @@ cdef class Log(AppendableLog):
         self.durable_end = offset
         if self.watermark >= 0:
             self.watermark = offset
-        mapped_file.fsync_dir(self.path)
-        self.names_unsynced = False
         self.epochs.clear()
+        # Replacing the epoch file syncs the directory, and with it the names of the segments.
         self.write_epochs()
+        self.names_unsynced = False
         self.producers.clear()
         self.producers.end_offset = offset
         snapshot_files.remove_snapshots(self.path, above=0, below=offset + 1)

@@ -60,7 +60,10 @@ def recover(directory: str, image: Image, config: LogConfig) -> Outcome:
     except (ReplogError, InvariantViolation, OSError) as error:
         return Outcome(f"{type(error).__name__}: {error}")
     # The second one may have remade an index that the first one found as a truncation left it.
-    if not second.missed <= first.missed or dataclasses.replace(second, missed=first.missed) != first:
+    if (
+        not second.missed <= first.missed
+        or dataclasses.replace(second, missed=first.missed) != first
+    ):
         return Outcome(
             f"a second recovery differs: [{first.start_offset}, {first.end_offset}), {first.problem},"
             f" then [{second.start_offset}, {second.end_offset}), {second.problem}"
@@ -179,9 +182,7 @@ def mismatch(outcome: Outcome, version: Version, floor: int) -> str | None:
     if found != wanted[: len(found)]:
         return f"{len(found)} batches are no prefix of the {len(wanted)}"
     if len(found) < len(wanted) and wanted[len(found)].last_offset < floor:
-        return (
-            f"batch {wanted[len(found)].base_offset} is missing, synced was everything below {floor}"
-        )
+        return f"batch {wanted[len(found)].base_offset} is missing, synced was everything below {floor}"
     if outcome.end_offset > version.end_offset:
         return f"the log ends at {outcome.end_offset}, behind {version.end_offset}"
     return None

@@ -77,7 +77,12 @@ def batches_of(image: Image) -> tuple[Batch, ...]:
             sequence = fields[11] + fields[6] if fields[11] >= 0 else -1
             batches.append(
                 Batch(
-                    fields[0], fields[0] + fields[6], fields[2], fields[8], fields[9], sequence,
+                    fields[0],
+                    fields[0] + fields[6],
+                    fields[2],
+                    fields[8],
+                    fields[9],
+                    sequence,
                     content[place : place + size],
                 )
             )
@@ -189,7 +194,9 @@ class Workload:
             self.missed |= missed_timestamps(self.log, after.batches)
         start_max = max(self.expectations[between].start_max, after.start_offset)
         self.expectations[between] = dataclasses.replace(
-            self.expectations[between], versions=(*self.versions, after), start_max=start_max,
+            self.expectations[between],
+            versions=(*self.versions, after),
+            start_max=start_max,
             missed=frozenset(self.missed),
         )
         if durable:
@@ -201,15 +208,15 @@ class Workload:
 
     def open(self) -> None:
         def action() -> None:
-            self.log = PartitionLog.open(
-                self.directory, self.config, now_ms=lambda: NOW_MS
-            )
+            self.log = PartitionLog.open(self.directory, self.config, now_ms=lambda: NOW_MS)
 
         self.run("open", action)
 
-    def append(self, count: int = 1, *, producer_id: int = -1) -> None:
+    def append(
+        self, count: int = 1, *, producer_id: int = -1, record_count: int | None = None
+    ) -> None:
         for _ in range(count):
-            records = self.random.randrange(1, 4)
+            records = record_count or self.random.randrange(1, 4)
             self.now_ms += 10
             values = [self.random.randbytes(self.random.randrange(4, 40)) for _ in range(records)]
             options: dict[str, int] = {}
@@ -217,7 +224,9 @@ class Workload:
                 sequence = self.sequences.get(producer_id, 0)
                 self.sequences[producer_id] = sequence + records
                 options = {
-                    "producer_id": producer_id, "producer_epoch": 0, "base_sequence": sequence
+                    "producer_id": producer_id,
+                    "producer_epoch": 0,
+                    "base_sequence": sequence,
                 }
             batch = record_encoder.encode(
                 values, timestamps=self.now_ms, now_ms=self.now_ms, **options
@@ -303,11 +312,12 @@ def everyday(work: Workload) -> None:
     work.close()
     work.open()
     work.append(4)
-    sealed_end = work.log.log_end_offset
+    # What follows the cut ends where the retired segment began, which must not come back behind it.
+    work.append(1, record_count=2)
     work.roll()
     work.append(2)
-    work.truncate_to(sealed_end)
-    work.append(2)
+    work.truncate_to(work.batch_starts()[-3])
+    work.append(1, record_count=2)
     work.truncate_to(work.log.log_end_offset - 1)
     work.new_epoch()
     work.append(3)

@@ -66,9 +66,7 @@ def test_an_append_without_space_leaves_nothing_and_works_again_later(log: Any, 
     assert len(values(log)) == 7
 
 
-def test_an_append_that_meets_an_io_error_fails_the_log_for_good(
-    log: Any, tmp_path: Path
-) -> None:
+def test_an_append_that_meets_an_io_error_fails_the_log_for_good(log: Any, tmp_path: Path) -> None:
     recorded_calls.fail("pwritev", errno.EIO, times=1, path=".log")
     with pytest.raises(errors.LogFailedError):
         append(log)
@@ -100,7 +98,9 @@ def test_short_writes_go_on_until_all_is_written(log: Any) -> None:
     assert values(log) == [b"value" * 10] * 8
 
 
-@pytest.mark.parametrize("kind", ["open", "pwritev", "fdatasync", "fsync_dir", "rename", "ftruncate"])
+@pytest.mark.parametrize(
+    "kind", ["open", "pwritev", "fdatasync", "fsync_dir", "rename", "ftruncate"]
+)
 def test_an_interrupted_call_is_made_again(log: Any, kind: str) -> None:
     recorded_calls.fail(kind, errno.EINTR, times=3)
     append(log)
@@ -200,7 +200,9 @@ def life(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("cause", [errno.EIO, errno.ENOSPC])
-@pytest.mark.parametrize("kind", ["open", "pwritev", "fdatasync", "ftruncate", "rename", "fsync_dir"])
+@pytest.mark.parametrize(
+    "kind", ["open", "pwritev", "fdatasync", "ftruncate", "rename", "fsync_dir"]
+)
 def test_whichever_call_fails_the_error_is_typed_and_the_log_opens_again(
     tmp_path: Path, kind: str, cause: int
 ) -> None:
