@@ -39,7 +39,7 @@ cdef class Log(AppendableLog):
         """Sync the segments from the one that holds start_offset on, then their names."""
         cdef LogSegment segment
         try:
-            # A segment that was sealed or cut exactly at start_offset has index bytes still to sync.
+            # A segment sealed or cut exactly at start_offset has index bytes still to sync.
             for segment in self.segments[self.floor_place(max(start_offset - 1, 0)):]:
                 if records_only:
                     segment.flush_records()

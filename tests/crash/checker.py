@@ -1,6 +1,6 @@
 """Recovers crash images with the real code, and judges what came out.
 
-The judge keeps its own account: it parses the batches itself and derives epochs, producers and index
+The judge keeps its own account: it parses the batches itself, derives epochs, producers and index
 answers from them, and never asks the log what would be right.
 """
 
@@ -65,8 +65,8 @@ def recover(directory: str, image: Image, config: LogConfig) -> Outcome:
         or dataclasses.replace(second, missed=first.missed) != first
     ):
         return Outcome(
-            f"a second recovery differs: [{first.start_offset}, {first.end_offset}), {first.problem},"
-            f" then [{second.start_offset}, {second.end_offset}), {second.problem}"
+            f"a second recovery differs: [{first.start_offset}, {first.end_offset}),"
+            f" {first.problem}, then [{second.start_offset}, {second.end_offset}), {second.problem}"
         )
     return first
 
@@ -182,7 +182,8 @@ def mismatch(outcome: Outcome, version: Version, floor: int) -> str | None:
     if found != wanted[: len(found)]:
         return f"{len(found)} batches are no prefix of the {len(wanted)}"
     if len(found) < len(wanted) and wanted[len(found)].last_offset < floor:
-        return f"batch {wanted[len(found)].base_offset} is missing, synced was everything below {floor}"
+        missing = wanted[len(found)].base_offset
+        return f"batch {missing} is missing, synced was everything below {floor}"
     if outcome.end_offset > version.end_offset:
         return f"the log ends at {outcome.end_offset}, behind {version.end_offset}"
     return None

@@ -162,7 +162,7 @@ def torn(change: Change, random: Random) -> Iterator[Change]:
 def survivals(
     pending: Sequence[Change], random: Random, sample_count: int
 ) -> Iterator[Sequence[Change]]:
-    """What may survive of `pending`: all, none, prefixes, all but one, one kind, torn, at random."""
+    """What may survive of `pending`: all, none, prefixes, all but one, a kind, torn, at random."""
     yield pending
     yield ()
     yield [change for change in pending if change.inode is not None]

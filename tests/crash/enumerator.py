@@ -85,7 +85,7 @@ class Enumerator:
     def check_replaced(
         self, image: Image, allowed: AllowedContents, expectation: Expectation, call_number: int
     ) -> None:
-        """A file that is replaced as a whole is the old one or the new one, and soon the new one."""
+        """A file that is replaced as a whole is the old or the new one, and soon the new one."""
         for name, contents in allowed.items():
             if image.get(name) not in contents:
                 reason = f"{name} holds {image.get(name)!r}, not one of {contents}"

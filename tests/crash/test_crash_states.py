@@ -1,6 +1,6 @@
 """Power fails behind each system call of a log's life: recovery must be right in every state left.
 
-`make test` tries a share of the states, REPLOG_CRASH_STATES=all (`make crash`, CI) every one: at least
+`make test` tries a share of the states, REPLOG_CRASH_STATES=all (`make crash`) every one: at least
 20,000 distinct ones, at least 500 for each operation.
 """
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def memory_folder() -> Iterator[Path]:
     """A folder in memory, where there is one: thousands of logs are written and opened."""
-    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
+    folder = tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
     yield Path(folder)
     shutil.rmtree(folder)
 

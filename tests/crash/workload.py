@@ -1,6 +1,6 @@
 """A scripted life of one log, recorded call by call, with what must hold after a crash at each.
 
-Every step knows which logs a crash may leave: `Expectation.versions`, of which a batch-aligned prefix
+Every step knows which logs a crash may leave: `Expectation.versions`, of which a whole-batch prefix
 must be found, and `floor`, the offset below which nothing may be missing.
 """
 
@@ -64,7 +64,7 @@ class Expectation:
 
 
 def batches_of(image: Image) -> tuple[Batch, ...]:
-    """Every batch of the `.log` files, by offset; stops at what is no batch (of a live log: never)."""
+    """Every batch of the `.log` files, by offset; stops at what is no batch."""
     batches = []
     for name in sorted(image):
         stem, _, suffix = name.partition(".")

@@ -20,7 +20,7 @@ static size_t kept_count;
 static size_t kept_room;
 static char *path_of_fd[FDS_MAX];
 
-/* Counts the call; returns the errno it must fail with, or 0. *bytes_max is lowered by a short one. */
+/* Counts the call; returns the errno it must fail with, or 0. A short one lowers *bytes_max. */
 static int strike(int kind, const char *path, size_t *bytes_max) {
     int cause = 0;
     pthread_mutex_lock(&guard);

@@ -1,5 +1,5 @@
-/* A table of system calls for tests: counts each call, fails or shortens chosen ones, and keeps what
- * changed the disk, in order. One process-wide instance, behind a mutex. */
+/* A table of system calls for tests: counts each call, fails or shortens chosen ones, and keeps
+ * what changed the disk, in order. One process-wide instance, behind a mutex. */
 #ifndef REPLOG_RECORDED_CALLS_H
 #define REPLOG_RECORDED_CALLS_H
 
@@ -41,8 +41,8 @@ typedef struct replog_recorded_call {
 } replog_recorded_call;
 
 /* What is to go wrong: the calls of `kind` on paths that contain `path`, from the `nth` of them
- * (counting from 1) on, `times` of them. Either they fail with `cause`, or (pwritev and pread, cause
- * 0) they take at most `bytes_max` bytes. */
+ * (counting from 1) on, `times` of them. Either they fail with `cause`, or (pwritev and pread,
+ * cause 0) they take at most `bytes_max` bytes. */
 typedef struct replog_fault {
     int kind;
     int64_t nth;
