@@ -46,7 +46,7 @@ format: environment ## let ruff put the layout right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: test judge asan fuzz lint ## what CI runs, nothing more
+check: test crash judge asan fuzz lint ## what CI runs, nothing more
 
 bench: build ## every benchmark at full size
 	@mkdir -p bench/results
