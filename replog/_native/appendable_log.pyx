@@ -101,7 +101,16 @@ cdef class AppendableLog(ReadableLog):
 
     @property
     def recovery_point(self):
-        """Exclusive: offsets below it are known flushed."""
+        """Exclusive: offsets below it are known flushed.
+
+        After a cut inside a batch that may be offsets behind the last batch, as it is for Kafka.
+        """
+        # Between the last batch and the log end there is nothing that could be lost.
+        return self.log_end_offset if self.recovered_to >= self.dense_end else self.recovered_to
+
+    @property
+    def synced_end_offset(self):
+        """Exclusive end of the batches that are known flushed: what a crashed log may rely on."""
         return self.recovered_to
 
     cdef int lock(self) except -1:

@@ -101,7 +101,7 @@ cdef class Log(AppendableLog):
                     self.recovered_to = target
                     self.durable_end = max(self.durable_end, target)
                     self.note_recovery_point(target)
-            return self.recovered_to
+            return self.recovery_point
         finally:
             PyThread_release_lock(self.sync_lock)
 

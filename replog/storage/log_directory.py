@@ -403,7 +403,7 @@ class LogDirectory:
     def checkpoint_recovery_points(self) -> None:
         """Persist every log's recovery point, without flushing. Kafka does so every minute."""
         self._checkpoints.recovery_points.update(
-            lambda: {key: log.recovery_point for key, log in self._open_logs()}
+            lambda: {key: log.synced_end_offset for key, log in self._open_logs()}
         )
 
     def checkpoint_log_start_offsets(self) -> None:

@@ -167,7 +167,7 @@ class PartitionLog(Log):
             super().close(flush=flush)
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
-                self._checkpoints.closed(self.recovery_point, self.log_start_offset, watermark)
+                self._checkpoints.closed(self.synced_end_offset, self.log_start_offset, watermark)
         finally:
             self._checkpoints.release()
 
@@ -190,7 +190,8 @@ class PartitionLog(Log):
 
     def checkpoint(self) -> None:
         """Flush, and persist the recovery point now; durable on return."""
-        self.write_recovery_point(self.flush())
+        self.flush()
+        self.write_recovery_point(self.synced_end_offset)
 
     def write_log_start(self, offset: int) -> None:
         self._checkpoints.write_log_start_offset(offset)
