@@ -31,5 +31,5 @@ cdef class ReadableLog:
     cdef LeaderEpochCache epochs
 
     cdef int64_t floor_place(self, int64_t offset) except -1
-    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound) except -1
+    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1
     cdef object first_at(self, LogSegment segment, BatchHeader* header, int64_t timestamp)

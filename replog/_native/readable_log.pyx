@@ -139,8 +139,8 @@ cdef class ReadableLog:
         cdef int64_t place = bisect_right(self.bases, offset) - 1
         return place if place > 0 else 0
 
-    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound) except -1:
-        """Byte place in segment `place` behind which nothing below `bound` lies."""
+    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1:
+        """Byte place in segment `place` that a read below `bound` may go up to."""
         cdef LogSegment segment = self.segments[place]
         cdef BatchHeader header
         segment.open()
@@ -148,16 +148,21 @@ cdef class ReadableLog:
             place + 1 < len(self.bases) and bound >= self.bases[place + 1]
         ):
             return segment.file.size_bytes
-        return header.position if segment.find(bound, &header) else segment.file.size_bytes
+        if not segment.find(bound, &header):
+            return segment.file.size_bytes
+        if whole and header.base_offset < bound:
+            return header.position + header.size_bytes
+        return header.position
 
     def read(self, int64_t start_offset, int64_t max_bytes=1048576, *, end_offset=None,
-             bint min_one_message=True):
+             bint min_one_message=True, bint whole_batches=False):
         """A LogSlice from the batch that holds start_offset, within one segment.
 
         Reads below end_offset (exclusive; None: the log end) and about max_bytes: the last batch
-        may be cut there, but with min_one_message the first is whole however large. Empty where
-        nothing is below the bound. Raises OffsetOutOfRangeError outside [log_start_offset,
-        log_end_offset]. Source: Kafka's UnifiedLog.read (facts 4.2).
+        may be cut there, but with min_one_message the first is whole however large. A batch that
+        ends above end_offset is left out, as Kafka does at a high watermark, or with whole_batches
+        taken whole. Empty where nothing is below the bound. Raises OffsetOutOfRangeError outside
+        [log_start_offset, log_end_offset]. Source: Kafka's UnifiedLog.read (facts 4.2).
         """
         cdef int64_t log_end = self.log_end_offset
         cdef int64_t bound = log_end if end_offset is None else min(<int64_t> end_offset, log_end)
@@ -180,7 +185,7 @@ cdef class ReadableLog:
             if segment.find(start_offset, &header):
                 if header.base_offset >= bound:
                     return self.empty_slice(start_offset)
-                limit = self.bound_position(place, bound)
+                limit = self.bound_position(place, bound, whole_batches)
                 incomplete = header.size_bytes > max_bytes and not min_one_message
                 length = max(max_bytes, header.size_bytes) if min_one_message else max_bytes
                 length = max(min(length, limit - header.position), 0)

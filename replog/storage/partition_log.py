@@ -305,19 +305,17 @@ class PartitionLog(Log):
         self, start_offset: int | None, end_offset: int | None, size: int, isolation: Isolation
     ) -> Iterator[tuple[LogSlice, int, Sequence[Any]]]:
         offset = self.log_start_offset if start_offset is None else start_offset
-        bound = self._bound(isolation)
-        stop = bound if end_offset is None else min(end_offset, bound)
-        while True:
-            piece = self.read(offset, size, end_offset=stop)
-            if not piece.size_bytes and offset < stop:
-                # A read gives whole batches below its end; this one holds `stop` itself.
-                piece = self.read(offset, 1, end_offset=bound)
+        limit = self._bound(isolation)
+        bound = limit if end_offset is None else min(end_offset, limit)
+        while offset < bound or offset > self.log_end_offset or offset < self.log_start_offset:
+            # The caller's end may lie inside a batch; the isolation's end is never read past.
+            piece = self.read(offset, size, end_offset=bound, whole_batches=bound < limit)
             if not piece.size_bytes:
                 return
             aborted: Sequence[Any] = ()
             if isolation is Isolation.TXN_COMMITTED:
-                aborted = self.aborted_transactions(offset, stop)
-            yield piece, stop, aborted
+                aborted = self.aborted_transactions(offset, bound)
+            yield piece, bound, aborted
             if piece.end_offset <= offset:
                 raise CorruptBatchError(
                     f"expected a whole batch with offset {offset} at position {piece.position} of "

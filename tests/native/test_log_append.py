@@ -202,3 +202,13 @@ def test_an_append_larger_than_a_segment_is_spread_over_several(tmp_path: Path) 
         assert (result.base_offset, result.last_offset) == (0, 399)
         assert len(log.segments) > 5
         assert log.to_arrow(columns=["value"]).column("value").to_pylist() == values
+
+
+def test_a_range_that_ends_inside_a_batch_gives_just_its_records(tmp_path: Path) -> None:
+    with open_log(tmp_path, segment_bytes=4000, index_interval_bytes=500) as log:
+        for number in range(40):
+            log.append([b"%d" % (10 * number + place) for place in range(10)])
+        for start, end in [(0, 1), (3, 4), (5, 17), (99, 100), (0, 400), (395, 400), (7, 7)]:
+            expected = [b"%d" % offset for offset in range(start, end)]
+            assert log.to_arrow(start, end).column("value").to_pylist() == expected
+            assert [record.value for record in log.records(start, end)] == expected
