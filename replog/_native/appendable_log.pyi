@@ -8,6 +8,7 @@ from replog.config import LogConfig
 
 SEGMENT_SUFFIXES: tuple[str, ...]
 CODECS: dict[str, int]
+SNAPSHOT_INTERVAL_BYTES: int
 
 class AppendableLog(ReadableLog):
     config: LogConfig

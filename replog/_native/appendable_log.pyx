@@ -34,7 +34,9 @@ from replog.errors import (
 from replog._native import mapped_file, snapshot_files
 from replog._native.transaction_index import AbortedTransaction
 
-cdef int64_t SNAPSHOT_BYTES = 64 * 1024 * 1024
+# A truncation replays at most this much of the log, however long its segments are.
+SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
+cdef int64_t SNAPSHOT_BYTES = SNAPSHOT_INTERVAL_BYTES
 cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 SEGMENT_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex")
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}

@@ -27,6 +27,7 @@ from replog._native.record_batch cimport (
 from replog.errors import CorruptBatchError
 
 from replog._native import mapped_file, snapshot_files
+from replog._native.appendable_log import SNAPSHOT_INTERVAL_BYTES
 from replog._native.transaction_index import AbortedTransaction
 
 cdef enum:
@@ -359,7 +360,12 @@ def rebuild_epochs(Log log):
 
 def settle_producers(Log log, bint clean, int64_t now_ms):
     """Producer state at the log end, and no snapshot files but those that a later load may use."""
-    snapshot_files.remove_strays(log.path, {segment.base_offset for segment in log.segments})
+    cdef LogSegment segment
+    for offset in snapshot_files.strays(log.path, set(log.bases)):
+        # As Kafka does; but inside a long segment they are what keeps a truncation short.
+        segment = log.segments[log.floor_place(offset)]
+        if segment.size_bytes <= SNAPSHOT_INTERVAL_BYTES:
+            mapped_file.remove(snapshot_files.snapshot_path(log.path, offset))
     snapshot_files.remove_snapshots(log.path, above=log.log_end_offset)
     if clean:
         log.replay_producers(log.log_end_offset, now_ms)

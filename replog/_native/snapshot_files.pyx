@@ -24,11 +24,10 @@ def snapshot_path(str directory, int64_t offset):
 
 def snapshot_offsets(str directory):
     """Offsets that snapshots in `directory` are named by, ascending."""
-    return sorted(
-        int(name[:-len(SUFFIX)])
-        for name in os.listdir(directory)
-        if name.endswith(SUFFIX) and name[:-len(SUFFIX)].isdecimal()
-    )
+    stems = [
+        name.removesuffix(SUFFIX) for name in os.listdir(directory) if name.endswith(SUFFIX)
+    ]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())
 
 
 def write_snapshot(str directory, int64_t offset, bytes content):
@@ -50,13 +49,11 @@ def remove_snapshots(str directory, *, int64_t above=-1, int64_t below=-1, keep=
     return removed
 
 
-def remove_strays(str directory, base_offsets):
-    """Remove snapshots that stand at no segment's base, but the newest if it is behind them all."""
-    strays = [offset for offset in snapshot_offsets(directory) if offset not in base_offsets]
-    if strays and strays[len(strays) - 1] > max(base_offsets):
-        strays.pop()
-    for offset in strays:
-        mapped_file.remove(snapshot_path(directory, offset))
+def strays(str directory, base_offsets):
+    """Offsets of snapshots at no segment's base, less the newest if it is behind all of them."""
+    found = [offset for offset in snapshot_offsets(directory) if offset not in base_offsets]
+    newest = max(found, default=-1)
+    return [offset for offset in found if offset < newest or offset < max(base_offsets)]
 
 
 def load_latest(str directory, object producers, int64_t low, int64_t high, int64_t now_ms):
