@@ -47,7 +47,7 @@ def test_append_ready(benchmark, floors, fresh, scratch):
         return floors.pwrite_growing(scratch, batch, count), None
 
     ours = appending(fresh, append_all)
-    measure(benchmark, "append_ready", ">= 0.80", ours, theirs, share=True)
+    measure(benchmark, "append_ready", ">= 0.80", ours, theirs, share=True, pairs=25)
 
 
 def test_append_follower(benchmark, floors, fresh, scratch):
@@ -63,7 +63,7 @@ def test_append_follower(benchmark, floors, fresh, scratch):
         return floors.pwrite_growing(scratch, batch, count), None
 
     ours = appending(fresh, append_all)
-    measure(benchmark, "append_follower", ">= 0.92", ours, theirs, share=True)
+    measure(benchmark, "append_follower", ">= 0.92", ours, theirs, share=True, pairs=25)
 
 
 def test_append_one(benchmark, fresh, scratch):
@@ -91,7 +91,8 @@ def test_append_one(benchmark, fresh, scratch):
             os.close(fd)
 
     measure(
-        benchmark, "append_one", ">= 0.5", appending(fresh, append_all), theirs, share=True
+        benchmark, "append_one", ">= 0.5", appending(fresh, append_all), theirs, share=True,
+        pairs=25,
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def test_decode_arrow_vs_aiokafka(benchmark):
 
     assert ours()[1] == theirs()[1]
     measure(
-        benchmark, "decode_arrow_vs_aiokafka", ">= 6", ours, theirs, share=True
+        benchmark, "decode_arrow_vs_aiokafka", ">= 6", ours, theirs, share=True, scale=OURS
     )  # fmt: skip
 
 
