@@ -362,16 +362,19 @@ cdef class LogSegment:
     cdef int cut(self, int64_t position, int64_t offset) except -1:
         """Cut the data file at `position` and the indexes at `offset` (facts 4.6)."""
         cdef bint stamped = self.timestamp_known and self.largest_timestamp >= 0
+        # The batch that holds the largest one stays: nothing to look for, however long the segment.
+        cdef bint kept = stamped and self.largest_timestamp_offset < offset
         self.open_indexes()
         self.offsets.truncate_to(offset)
         self.times.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
         self.shrink(position)
         self.bytes_since_entry = 0
-        self.timestamp_known = False
-        self.open_timestamp()
-        if stamped or self.largest_timestamp >= 0:
-            self.scan_timestamp()
+        if not kept:
+            self.timestamp_known = False
+            self.open_timestamp()
+            if stamped or self.largest_timestamp >= 0:
+                self.scan_timestamp()
         if position == 0:
             self.first_timestamp = -1
         return 0
