@@ -13,6 +13,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from replog._native.crc32c import checksum
 
+BASE_OFFSET = struct.Struct(">q")
+LEADER_EPOCH = struct.Struct(">i")
+
 
 @functools.cache
 def values(count: int, size: int) -> tuple[bytes, ...]:
@@ -63,5 +66,5 @@ def produced(count: int, size: int, producer_id: int, base_sequence: int) -> byt
 
 def at_offset(batch: bytearray, base_offset: int, leader_epoch: int) -> None:
     """Place a batch in a leader's log, in its bytes; neither field is under the checksum."""
-    struct.pack_into(">q", batch, 0, base_offset)
-    struct.pack_into(">i", batch, 12, leader_epoch)
+    BASE_OFFSET.pack_into(batch, 0, base_offset)
+    LEADER_EPOCH.pack_into(batch, 12, leader_epoch)
