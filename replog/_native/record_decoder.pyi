@@ -2,13 +2,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 import pyarrow as pa
-from typing_extensions import Buffer
+from typing_extensions import Buffer, disjoint_base
 
 _RecordT = TypeVar("_RecordT", bound=tuple[Any, ...])
 
+@disjoint_base
 class RecordIterator(Iterator[Any]):
     def __iter__(self) -> RecordIterator: ...
     def __next__(self) -> Any: ...
+
+@disjoint_base
+class Selection: ...
 
 def schema(columns: Sequence[str] | None = None, *, zero_copy: bool = False) -> pa.Schema: ...
 def decode_arrow(
