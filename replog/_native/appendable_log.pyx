@@ -65,6 +65,7 @@ cdef class AppendableLog(ReadableLog):
         self.segments = ()
         self.bases = ()
         self.watermark = -1
+        self.epoch_floor = -1
         self.epochs = LeaderEpochCache()
         self.producers = ProducerState(config.producer_id_expiration_ms)
         self.batches = BatchSet()
@@ -191,9 +192,9 @@ cdef class AppendableLog(ReadableLog):
         cdef int64_t base_offset = self.log_end_offset
         cdef int64_t append_time = now if self.log_append_time else -1
         cdef AppendResult appended
-        if leader_epoch < 0 or leader_epoch < self.epochs.latest():
+        if leader_epoch < 0 or leader_epoch < self.highest_epoch():
             raise FencedLeaderEpochError(
-                f"expected a leader epoch of at least {max(self.epochs.latest_epoch, 0)} to append "
+                f"expected a leader epoch of at least {max(self.highest_epoch(), 0)} to append "
                 f"to {self.path}, found {leader_epoch}; a newer leader has written here",
                 path=self.path, leader_epoch=leader_epoch,
             )

@@ -161,6 +161,8 @@ cdef class Log(AppendableLog):
             self.dense_end = offset
         if self.epochs.truncate_from_end(offset):
             self.write_epochs()
+        if self.epochs.latest() < 0 and segment.find(self.dense_end - 1, &header):
+            self.epoch_floor = header.leader_epoch
         self.replay_producers(offset, now)
         return 0
 
@@ -231,6 +233,7 @@ cdef class Log(AppendableLog):
         if self.watermark >= 0:
             self.watermark = offset
         self.epochs.clear()
+        self.epoch_floor = -1
         # Replacing the epoch file syncs the directory, and with it the names of the segments.
         self.write_epochs()
         self.names_unsynced = False

@@ -256,9 +256,11 @@ cdef int note_batches(Log log, LogSegment segment, BatchHeader* headers, int64_t
     cdef BatchHeader* header
     for number in range(count):
         header = headers + number
+        if header.last_offset < log.log_start_offset:
+            continue
         if header.leader_epoch >= 0 and header.leader_epoch > log.epochs.latest():
             log.epochs.maybe_assign(header.leader_epoch, header.base_offset)
-        if header.producer_id < 0 or header.last_offset < log.log_start_offset:
+        if header.producer_id < 0:
             continue
         completed = log.producers.update(header)
         if completed is not None and completed.aborted:
@@ -327,11 +329,13 @@ def settle_epochs(Log log, epoch_entries):
     cdef BatchHeader last
     cdef LogSegment segment = log.active_segment
     known = epoch_entries is not None
-    if known and log.log_end_offset > segment.base_offset:
-        segment.find(log.log_end_offset - 1, &last)
+    # A log whose records were all deleted has no entry; the next batch still must not fall behind.
+    if log.log_end_offset > segment.base_offset and segment.find(log.log_end_offset - 1, &last):
+        log.epoch_floor = last.leader_epoch
         # What lies below the log start has no entry of its own any more.
-        known = (
-            log.epochs.epoch_for_offset(max(last.base_offset, log.log_start_offset))
+        known = known and (
+            log.log_end_offset == log.log_start_offset
+            or log.epochs.epoch_for_offset(max(last.base_offset, log.log_start_offset))
             == last.leader_epoch
         )
     if not known:

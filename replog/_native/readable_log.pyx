@@ -12,7 +12,7 @@ lives.
 from bisect import bisect_right
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
@@ -96,10 +96,14 @@ cdef class ReadableLog:
         unstable = self.producers.first_unstable_offset(bound)
         return bound if unstable is None else min(bound, max(unstable, self.log_start_offset))
 
+    cdef int32_t highest_epoch(self) noexcept:
+        cdef int32_t latest = self.epochs.latest()
+        return latest if latest >= 0 else self.epoch_floor
+
     @property
     def latest_epoch(self):
         """The highest leader epoch known, -1 for none."""
-        return self.epochs.latest_epoch
+        return self.highest_epoch()
 
     @property
     def epoch_entries(self):
