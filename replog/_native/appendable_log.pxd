@@ -17,6 +17,7 @@ cdef class AppendableLog(ReadableLog):
     cdef PyThread_type_lock sync_lock
     cdef int64_t recovered_to          # the recovery point: exclusive, known flushed
     cdef int64_t durable_end           # exclusive end of the records synced by commit()
+    cdef readonly int32_t written_epoch  # of the last batch, entry or not; -1: none
     cdef int64_t dense_end             # of the last batch; lower after a cut inside one
     cdef int64_t truncations           # how often the end has moved back
     cdef int64_t snapshot_offset       # of the newest producer snapshot

@@ -13,6 +13,7 @@ SNAPSHOT_INTERVAL_BYTES: int
 class AppendableLog(ReadableLog):
     config: LogConfig
     failed: bool
+    written_epoch: int
     closed: bool
     def __init__(
         self,

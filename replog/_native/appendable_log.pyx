@@ -65,10 +65,11 @@ cdef class AppendableLog(ReadableLog):
         self.segments = ()
         self.bases = ()
         self.watermark = -1
-        self.epoch_floor = -1
+        self.written_epoch = -1
         self.epochs = LeaderEpochCache()
         self.producers = ProducerState(config.producer_id_expiration_ms)
         self.batches = BatchSet()
+        self.checked_aborts = set()
         self.retired = []
         self.fork_generation = fork_count[0]
         self.segment_bytes = config.segment_bytes
@@ -192,9 +193,10 @@ cdef class AppendableLog(ReadableLog):
         cdef int64_t base_offset = self.log_end_offset
         cdef int64_t append_time = now if self.log_append_time else -1
         cdef AppendResult appended
-        if leader_epoch < 0 or leader_epoch < self.highest_epoch():
+        cdef int32_t floor_epoch = max(self.epochs.latest(), self.written_epoch, 0)
+        if leader_epoch < floor_epoch:
             raise FencedLeaderEpochError(
-                f"expected a leader epoch of at least {max(self.highest_epoch(), 0)} to append "
+                f"expected a leader epoch of at least {floor_epoch} to append "
                 f"to {self.path}, found {leader_epoch}; a newer leader has written here",
                 path=self.path, leader_epoch=leader_epoch,
             )
@@ -270,6 +272,7 @@ cdef class AppendableLog(ReadableLog):
             self.failed = True
             raise
         self.dense_end = end_offset
+        self.written_epoch = last.leader_epoch
         self.log_end_offset = end_offset
         try:
             self.note_producers()
@@ -377,6 +380,11 @@ cdef class AppendableLog(ReadableLog):
         ):
             # The leader's start lies inside this batch (facts 4.1): an empty log begins there.
             self.restart_locked(first.base_offset, first.base_offset)
+        elif self.log_end_offset == self.log_start_offset and not self.compacted and (
+            first.base_offset > self.log_end_offset
+        ):
+            # An empty log may begin anywhere, but a segment begins with its first batch.
+            self.restart_locked(first.base_offset, first.base_offset)
         if first.base_offset < self.log_end_offset or (
             first.base_offset > self.log_end_offset and not self.compacted
             and self.log_end_offset > self.log_start_offset
@@ -390,14 +398,8 @@ cdef class AppendableLog(ReadableLog):
     cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         cdef int64_t base_offset = max(first_offset, self.log_end_offset)
-        if self.dense_end != self.log_end_offset:
-            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above
-            # the recovery point for damage, so this one is made durable before anything follows it.
-            self.dense_end = self.log_end_offset
-            if active.base_offset != base_offset:
-                self.roll_locked(base_offset, now)
-                self.flush()
-                self.write_recovery_point(self.recovered_to)
+        if active.base_offset != base_offset and self.dense_end != self.log_end_offset:
+            self.roll_locked(base_offset, now)
             return 0
         if active.base_offset != base_offset and active.must_roll(
             self.batches, last_offset, self.segment_bytes,
@@ -422,6 +424,12 @@ cdef class AppendableLog(ReadableLog):
         active.seal()
         self.install(list(self.segments) + [self.new_segment(base_offset, now)])
         self.take_snapshot()
+        if self.dense_end != self.log_end_offset:
+            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above
+            # the recovery point for damage, so this one is made durable before anything follows it.
+            self.dense_end = self.log_end_offset
+            self.flush()
+            self.write_recovery_point(self.recovered_to)
         return 0
 
     cdef LogSegment new_segment(self, int64_t base_offset, int64_t now):
@@ -430,7 +438,7 @@ cdef class AppendableLog(ReadableLog):
             self.path, base_offset,
             index_interval_bytes=self.config.index_interval_bytes,
             index_bytes_max=self.config.segment_index_bytes,
-            map_bytes=self.segment_bytes, created_ms=now,
+            map_bytes=self.segment_bytes, dense=not self.compacted, created_ms=now,
         )
         for suffix in SEGMENT_SUFFIXES:
             if os.path.exists(segment.prefix + suffix):

@@ -12,3 +12,4 @@ cdef class Log(AppendableLog):
     cdef int drop_from(self, Py_ssize_t place, int64_t now) except -1
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1
     cdef Py_ssize_t expired_count(self, int64_t now) except -1
+    cdef int find_written_epoch(self) except -1

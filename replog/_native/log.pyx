@@ -27,6 +27,9 @@ from replog.errors import OffsetOutOfRangeError, UsageError
 
 from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SEGMENT_SUFFIXES
+from replog._native.producer_state import ProducerState
+from replog._native.record_batch import scan
+from replog._native.transaction_index import AbortedTransaction
 
 cdef enum:
     REPLAY_CHUNK = 1024
@@ -159,11 +162,21 @@ cdef class Log(AppendableLog):
             segment.flush_records()
         if self.dense_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
             self.dense_end = offset
+        self.find_written_epoch()
         if self.epochs.truncate_from_end(offset):
             self.write_epochs()
-        if self.epochs.latest() < 0 and segment.find(self.dense_end - 1, &header):
-            self.epoch_floor = header.leader_epoch
         self.replay_producers(offset, now)
+        return 0
+
+    cdef int find_written_epoch(self) except -1:
+        """Read the epoch of the last batch there is, whether or not it may still be read."""
+        cdef BatchHeader last
+        cdef LogSegment segment
+        self.written_epoch = -1
+        if self.dense_end > self.bases[0]:
+            segment = self.segments[self.floor_place(self.dense_end - 1)]
+            if segment.find(self.dense_end - 1, &last):
+                self.written_epoch = last.leader_epoch
         return 0
 
     cdef int drop_from(self, Py_ssize_t place, int64_t now) except -1:
@@ -228,12 +241,12 @@ cdef class Log(AppendableLog):
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.dense_end = offset
+        self.written_epoch = -1
         self.recovered_to = offset
         self.durable_end = offset
         if self.watermark >= 0:
             self.watermark = offset
         self.epochs.clear()
-        self.epoch_floor = -1
         # Replacing the epoch file syncs the directory, and with it the names of the segments.
         self.write_epochs()
         self.names_unsynced = False
@@ -387,6 +400,35 @@ cdef class Log(AppendableLog):
             free(headers)
         if outcome != BATCH_OK:
             segment.refuse(outcome, position)
+
+    def rebuild_aborts(self, LogSegment segment):
+        """Make the segment's transaction index anew from the batches."""
+        cdef LogSegment other
+        producers = ProducerState(self.config.producer_id_expiration_ms)
+        # At time 0 no producer of the snapshot has expired.
+        offset = snapshot_files.load_latest(
+            self.path, producers, self.log_start_offset, segment.base_offset, 0
+        )
+        start = max(offset, self.log_start_offset)
+        completed = []
+        self.lock()
+        try:
+            for other in self.segments[self.floor_place(start):]:
+                if other.base_offset > segment.base_offset or not other.size_bytes:
+                    break
+                headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
+                completed = producers.replay(headers[headers["base_offset"] >= start])
+            segment.transaction_index.reset()
+            for transaction in completed:
+                if transaction.aborted:
+                    segment.transaction_index.append(
+                        AbortedTransaction(
+                            transaction.producer_id, transaction.first_offset,
+                            transaction.last_offset, transaction.last_stable_offset,
+                        )
+                    )
+        finally:
+            self.unlock()
 
     def close(self, *, bint flush=True):
         """Flush, write a producer snapshot and give all files back; views stay readable.

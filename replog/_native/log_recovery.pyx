@@ -82,6 +82,7 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_
         log.restart_locked(log_start_offset, log_start_offset)
     log.recovered_to = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.durable_end = log.recovered_to
+    log.find_written_epoch()
     settle_epochs(log, epoch_entries)
     if high_watermark is not None:
         log.watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
@@ -120,7 +121,7 @@ def find_segments(Log log, report, int64_t now_ms):
                     log.path, base_offset,
                     index_interval_bytes=log.config.index_interval_bytes,
                     index_bytes_max=log.config.segment_index_bytes,
-                    map_bytes=log.segment_bytes, created_ms=now_ms,
+                    map_bytes=log.segment_bytes, dense=not log.compacted, created_ms=now_ms,
                     missing_index=(
                         f"{stem}.index" not in names or f"{stem}.timeindex" not in names
                     ),
@@ -222,19 +223,18 @@ cdef int64_t recover_segment(
                     bytes + position, size - position, position, True, False, last, epoch, headers,
                     RECOVER_CHUNK, &found, &end,
                 )
-            good = found
-            for number in range(found):
-                if headers[number].base_offset != last + 1 and not log.compacted:
-                    outcome = BATCH_BAD_OFFSET
-                elif headers[number].leader_epoch > highest_epoch:
+            good = segment.chained(headers, found, &last)
+            if good < found:
+                outcome = BATCH_BAD_OFFSET
+            for number in range(good):
+                if headers[number].leader_epoch > highest_epoch:
                     outcome = BATCH_BAD_EPOCH
-                else:
-                    last = headers[number].last_offset
-                    epoch = headers[number].leader_epoch
-                    continue
-                good = number
-                end = headers[number].position - position
-                break
+                    good = number
+                    last = headers[number].base_offset - 1
+                    break
+                epoch = headers[number].leader_epoch
+            if good < found:
+                end = headers[good].position - position
             segment.add_entries(headers, good, &indexed)
             note_batches(log, segment, headers, good)
             position += end
@@ -329,21 +329,57 @@ def settle_epochs(Log log, epoch_entries):
     cdef BatchHeader last
     cdef LogSegment segment = log.active_segment
     known = epoch_entries is not None
-    # A log whose records were all deleted has no entry; the next batch still must not fall behind.
-    if log.log_end_offset > segment.base_offset and segment.find(log.log_end_offset - 1, &last):
-        log.epoch_floor = last.leader_epoch
+    if known and log.log_end_offset > max(segment.base_offset, log.log_start_offset):
+        segment.find(log.log_end_offset - 1, &last)
         # What lies below the log start has no entry of its own any more.
-        known = known and (
-            log.log_end_offset == log.log_start_offset
-            or log.epochs.epoch_for_offset(max(last.base_offset, log.log_start_offset))
+        known = (
+            log.epochs.epoch_for_offset(max(last.base_offset, log.log_start_offset))
             == last.leader_epoch
         )
+        if epoch_entries and last.leader_epoch > log.epochs.latest():
+            refuse_lone_epoch(log, segment, &last)
+        if known and not log.compacted:
+            known = all(begins_there(log, last.leader_epoch, *entry) for entry in epoch_entries)
     if not known:
         rebuild_epochs(log)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     if epoch_entries is None or log.epochs.entries() != list(map(tuple, epoch_entries)):
         log.write_epochs()
+
+
+cdef int refuse_lone_epoch(Log log, LogSegment segment, const BatchHeader* last) except -1:
+    """An epoch is on disk before its first batch: one batch alone beyond it is a flipped field.
+
+    Where the batch before agrees with it, the checkpoint is what is wrong, and is made anew.
+    """
+    cdef BatchHeader before
+    if last.base_offset == segment.base_offset or not segment.find(
+        last.base_offset - 1, &before
+    ) or before.leader_epoch != last.leader_epoch:
+        segment.refuse(BATCH_BAD_EPOCH, last.position)
+    return 0
+
+
+def begins_there(Log log, int32_t last_epoch, int32_t leader_epoch, int64_t start_offset):
+    """Whether the batches begin `leader_epoch` at start_offset, as far as they are there."""
+    cdef BatchHeader header
+    cdef LogSegment segment
+    if start_offset >= log.log_end_offset:
+        return leader_epoch >= last_epoch
+    start_offset = max(start_offset, log.log_start_offset)
+    for segment in log.segments[log.floor_place(start_offset):]:
+        if segment.find(start_offset, &header):
+            break
+    else:
+        return False
+    if start_offset == log.log_start_offset:
+        return header.leader_epoch >= leader_epoch
+    # The batch may begin behind the entry, where a cut inside another left a hole.
+    if header.base_offset < start_offset or header.leader_epoch != leader_epoch:
+        return False
+    segment = log.segments[log.floor_place(start_offset - 1)]
+    return not segment.find(start_offset - 1, &header) or header.leader_epoch < leader_epoch
 
 
 def rebuild_epochs(Log log):
@@ -358,6 +394,8 @@ def rebuild_epochs(Log log):
         headers = scan(segment.view(0, segment.file.size_bytes), check_crc=False).headers
         epochs = headers["leader_epoch"]
         for place in range(len(epochs)):
+            if headers["last_offset"][place] < log.log_start_offset:
+                continue
             if epochs[place] > log.epochs.latest():
                 log.epochs.assign(int(epochs[place]), int(headers["base_offset"][place]))
 

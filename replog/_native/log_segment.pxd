@@ -18,6 +18,7 @@ cdef class LogSegment:
     cdef OffsetIndex offsets              # None until first use
     cdef TimeIndex times                  # None until first use
     cdef object aborts                    # TransactionIndex, None until first use
+    cdef bint dense                       # offsets have no holes inside the segment (not compacted)
     cdef bint missing_index               # a file of the indexes was not there at open
     cdef bint indexes_checked
     cdef bint timestamp_known
@@ -42,6 +43,10 @@ cdef class LogSegment:
         self, const BatchHeader* headers, int64_t count, int64_t* indexed
     ) except -1
     cdef int check_last_time(self, int64_t last_offset) except -1
+    cdef int64_t time_floor(self, int64_t timestamp) except -2
+    cdef int64_t chained(
+        self, const BatchHeader* headers, int64_t count, int64_t* last
+    ) noexcept
     cdef int cut(self, int64_t position, int64_t offset) except -1
     cdef int scan_timestamp(self) except -1
     cdef int shrink(self, int64_t position) except -1

@@ -15,6 +15,7 @@ class LogSegment:
         index_interval_bytes: int,
         index_bytes_max: int,
         map_bytes: int,
+        dense: bool = False,
         missing_index: bool = False,
         created_ms: int = -1,
     ) -> None: ...

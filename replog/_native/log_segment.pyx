@@ -18,7 +18,8 @@ from replog._native.batch_set cimport BatchSet
 from replog._native.mapped_file cimport FileView, MappedFile, iovec
 from replog._native.offset_index cimport OffsetIndex
 from replog._native.record_batch cimport (
-    BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, describe, parse_header, scan_batches,
+    BATCH_BAD_CRC, BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, crc_matches, describe, parse_header,
+    scan_batches,
 )
 from replog._native.time_index cimport TimeIndex
 
@@ -33,13 +34,14 @@ cdef enum:
 
 cdef class LogSegment:
     def __init__(self, str directory, int64_t base_offset, *, int64_t index_interval_bytes,
-                 int64_t index_bytes_max, int64_t map_bytes, bint missing_index=False,
-                 int64_t created_ms=-1):
+                 int64_t index_bytes_max, int64_t map_bytes, bint dense=False,
+                 bint missing_index=False, int64_t created_ms=-1):
         self.base_offset = base_offset
         self.prefix = f"{directory}/{base_offset:020d}"
         self.index_interval_bytes = index_interval_bytes
         self.index_bytes_max = index_bytes_max
         self.map_bytes = map_bytes
+        self.dense = dense
         self.missing_index = missing_index
         self.largest_timestamp = -1
         self.largest_timestamp_offset = -1
@@ -210,6 +212,7 @@ cdef class LogSegment:
         """First batch from `position` on with last_offset >= offset; floor: least base offset."""
         cdef int64_t end = self.file.size_bytes
         cdef int outcome = BATCH_OK
+        cdef bint exact = self.dense and position == 0
         cdef const uint8_t* bytes
         if position >= end:
             return 0
@@ -217,10 +220,11 @@ cdef class LogSegment:
         bytes = self.file.map(max(self.map_bytes, end))
         while position < end:
             outcome = parse_header(bytes + position, end - position, position, header)
-            if outcome == BATCH_OK and header.base_offset < floor:
-                outcome = BATCH_BAD_OFFSET
+            if header.base_offset < floor or (exact and header.base_offset != floor):
+                outcome = outcome or BATCH_BAD_OFFSET
             if outcome != BATCH_OK or header.last_offset >= offset:
                 break
+            exact = self.dense
             floor = header.last_offset + 1
             position += header.size_bytes
         if outcome != BATCH_OK:
@@ -262,6 +266,33 @@ cdef class LogSegment:
                 indexed[0] = header.position
         return 0
 
+    cdef int64_t time_floor(self, int64_t timestamp) except -2:
+        """An offset that no record at or after `timestamp` lies below, by the time index."""
+        cdef BatchHeader header
+        cdef int64_t found = -1, offset
+        self.open_indexes()
+        offset = self.times.lookup(timestamp, &found)
+        # The index has no checksum: an entry counts if the batch it names has its timestamp.
+        if found >= 0 and (
+            not self.find(offset, &header) or header.max_timestamp != found
+        ):
+            self.rebuild_indexes()
+            offset = self.times.lookup(timestamp, &found)
+        return offset
+
+    cdef int64_t chained(self, const BatchHeader* headers, int64_t count, int64_t* last) noexcept:
+        """How many of the batches follow on from offset *last in this segment; *last moves on."""
+        cdef int64_t number
+        cdef const BatchHeader* header
+        for number in range(count):
+            header = headers + number
+            if header.base_offset <= last[0] or header.last_offset - self.base_offset > INT_MAX or (
+                self.dense and header.base_offset != last[0] + 1
+            ):
+                return number
+            last[0] = header.last_offset
+        return count
+
     def reset_indexes(self):
         """Empty both indexes and what was derived of timestamps; a walk refills them."""
         self.open()
@@ -288,7 +319,7 @@ cdef class LogSegment:
         cdef int64_t position = 0, found = 0, end = 0, indexed = 0, last = self.base_offset - 1
         cdef int outcome = BATCH_OK
         cdef const uint8_t* bytes
-        cdef int64_t size
+        cdef int64_t size, good
         self.reset_indexes()
         size = self.file.size_bytes
         if size == 0:
@@ -304,9 +335,11 @@ cdef class LogSegment:
                     bytes + position, size - position, position, True, False, last, -1,
                     headers, SCAN_CHUNK, &found, &end,
                 )
-                self.add_entries(headers, found, &indexed)
-                if found:
-                    last = headers[found - 1].last_offset
+                good = self.chained(headers, found, &last)
+                self.add_entries(headers, good, &indexed)
+                if good < found:
+                    end = headers[good].position - position
+                    outcome = BATCH_BAD_OFFSET
                 position += end
         finally:
             free(headers)
@@ -336,6 +369,9 @@ cdef class LogSegment:
             self.rebuild_indexes()
             position = self.offsets.last_position if self.offsets.entry_count else 0
         while position < self.file.size_bytes and self.walk(floor, position, floor, &header):
+            # What says where the log ends is not trusted unseen, however clean the stop was.
+            if not crc_matches(self.file.map(self.file.size_bytes) + header.position, &header):
+                self.refuse(BATCH_BAD_CRC, header.position)
             last = header.last_offset
             floor = last + 1
             position = header.position + header.size_bytes

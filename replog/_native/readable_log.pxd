@@ -1,6 +1,6 @@
 # The read side of a log: its segments in order and the offsets that bound what may be read.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
 from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
@@ -29,10 +29,7 @@ cdef class ReadableLog:
     cdef int64_t watermark                  # -1: nobody set it, it follows log_end_offset
     cdef ProducerState producers
     cdef LeaderEpochCache epochs
-    # Epoch of the last batch of the active segment at open: it counts where no entry is left, since
-    # all its records are below the log start. -1 for none.
-    cdef int32_t epoch_floor
-    cdef int32_t highest_epoch(self) noexcept
+    cdef set checked_aborts                 # base offsets of segments whose .txnindex was checked
 
     cdef int64_t floor_place(self, int64_t offset) except -1
     cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1

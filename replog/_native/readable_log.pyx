@@ -12,8 +12,10 @@ lives.
 from bisect import bisect_right
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from replog._native.batch_format cimport CONTROL_ABORT
+from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
@@ -96,14 +98,10 @@ cdef class ReadableLog:
         unstable = self.producers.first_unstable_offset(bound)
         return bound if unstable is None else min(bound, max(unstable, self.log_start_offset))
 
-    cdef int32_t highest_epoch(self) noexcept:
-        cdef int32_t latest = self.epochs.latest()
-        return latest if latest >= 0 else self.epoch_floor
-
     @property
     def latest_epoch(self):
         """The highest leader epoch known, -1 for none."""
-        return self.highest_epoch()
+        return self.epochs.latest_epoch
 
     @property
     def epoch_entries(self):
@@ -218,7 +216,7 @@ cdef class ReadableLog:
         Only offsets from log_start_offset on count. Source: Kafka's ListOffsets (facts 4.3).
         """
         cdef LogSegment segment
-        cdef int64_t found_timestamp = 0, floor = self.log_start_offset
+        cdef int64_t floor = self.log_start_offset
         cdef BatchHeader header
         for segment in self.segments:
             segment.open_timestamp()
@@ -227,7 +225,7 @@ cdef class ReadableLog:
                 largest = segment.modified_ms
             if largest < timestamp:
                 continue
-            floor = max(self.log_start_offset, segment.times.lookup(timestamp, &found_timestamp))
+            floor = max(self.log_start_offset, segment.time_floor(timestamp))
             while segment.find(floor, &header):
                 if header.max_timestamp >= timestamp:
                     found = self.first_at(segment, &header, timestamp)
@@ -247,7 +245,9 @@ cdef class ReadableLog:
         if not len(places):
             return None
         offset = columns.column("offset")[int(places[0])].as_py()
-        return int(stamps[places[0]]), offset, header.leader_epoch
+        # From the epoch cache, which is checked against the batches: a batch's own is under no CRC.
+        epoch = self.epochs.epoch_for_offset(offset)
+        return int(stamps[places[0]]), offset, epoch if epoch >= 0 else header.leader_epoch
 
     def offset_of_max_timestamp(self):
         """(timestamp, offset, leader_epoch) of the first record with the largest one, or None."""
@@ -263,6 +263,10 @@ cdef class ReadableLog:
         cdef LogSegment segment
         found = []
         for segment in self.segments[self.floor_place(start_offset):]:
+            if segment.base_offset not in self.checked_aborts:
+                if not self.aborts_hold(segment):
+                    self.rebuild_aborts(segment)
+                self.checked_aborts.add(segment.base_offset)
             collected, complete = segment.transaction_index.collect_aborted(
                 start_offset, end_offset
             )
@@ -270,3 +274,30 @@ cdef class ReadableLog:
             if complete:
                 break
         return found
+
+    def aborts_hold(self, LogSegment segment):
+        """Whether each entry of the segment's transaction index names batches that say the same."""
+        cdef BatchHeader header
+        cdef LogSegment other
+        for entry in segment.transaction_index.entries():
+            if not segment.find(entry.last_offset, &header):
+                return False
+            if segment.dense and (
+                header.control_type != CONTROL_ABORT or header.producer_id != entry.producer_id
+                or header.base_offset != entry.last_offset
+            ):
+                return False
+            if entry.first_offset <= self.log_start_offset or not segment.dense:
+                continue
+            other = self.segments[self.floor_place(entry.first_offset)]
+            if (
+                not other.find(entry.first_offset, &header)
+                or header.base_offset != entry.first_offset
+                or header.producer_id != entry.producer_id
+            ):
+                return False
+        return True
+
+    def rebuild_aborts(self, LogSegment segment):
+        """Make the segment's transaction index anew; the writing subclass carries it out."""
+        raise NotImplementedError("ReadableLog writes no files")

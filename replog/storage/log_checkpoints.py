@@ -116,7 +116,8 @@ class BareCheckpoints:
 
     def _read(self, name: str) -> int | None:
         offsets = read_offset_checkpoint(self._path(name))
-        return None if offsets is None else offsets.get(self._topic_partition)
+        # The file has one entry, this directory's, whatever name it had when it was written.
+        return None if offsets is None else next(iter(offsets.values()), None)
 
     def _write(self, name: str, offset: int) -> None:
         write_offset_checkpoint(self._path(name), {self._topic_partition: offset})

@@ -234,7 +234,9 @@ class PartitionLog(Log):
             level=self.config.compression_level,
             batch_bytes_max=self._batch_bytes_max,
         )
-        epoch = max(self.latest_epoch, 0) if leader_epoch is None else leader_epoch
+        epoch = leader_epoch
+        if epoch is None:
+            epoch = max(self.latest_epoch, self.written_epoch, 0)
         if memoryview(batches).nbytes <= self.config.segment_bytes:
             return self.append_as_leader(batches, epoch)
         return self._append_in_parts(batches, epoch)

@@ -33,6 +33,11 @@ class LogModel:
         return self.epochs[-1][0] if self.epochs else -1
 
     @property
+    def written_epoch(self) -> int:
+        """Of the last batch in the files: no later one may be lower, even where it was deleted."""
+        return self.batches[-1].leader_epoch if self.batches else -1
+
+    @property
     def dense_end(self) -> int:
         """End of the last batch: below log_end_offset after a cut inside a batch."""
         return self.batches[-1].end_offset if self.batches else self.log_start_offset
