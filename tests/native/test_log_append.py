@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import struct
+import uuid
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import replog
 from replog import errors
-from replog._native import compression, crc32c, record_encoder
+from replog._native import compression, crc32c, record_decoder, record_encoder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -111,6 +114,50 @@ def test_a_record_length_that_lies_is_refused(tmp_path: Path) -> None:
                 continue
             # Inside a value any byte is legal; the record must then read back as it was sent.
             assert log.read(log.log_end_offset - 3).end_offset == log.log_end_offset
+
+
+RECORDS = st.lists(
+    st.tuples(
+        st.none() | st.binary(max_size=80) | st.binary(min_size=8185, max_size=8195),
+        st.none() | st.binary(max_size=200),
+        st.integers(-9000, 9000) | st.just(-1 - NOW_MS),
+    ),
+    min_size=1,
+    max_size=90,
+)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(RECORDS, st.data())
+def test_append_takes_just_what_decodes(
+    tmp_path: Path, records: list[tuple[bytes | None, bytes | None, int]], drawn: st.DataObject
+) -> None:
+    """One byte of the records replaced under a right CRC: both walks agree on whether it is legal."""
+    keys, values, deltas = (list(column) for column in zip(*records, strict=True))
+    batch = bytearray(
+        record_encoder.encode(values, keys, [NOW_MS + delta for delta in deltas], now_ms=NOW_MS)
+    )
+    place = drawn.draw(st.integers(61, len(batch) - 1))
+    batch[place] = drawn.draw(st.integers(0, 255))
+    struct.pack_into(">I", batch, 17, crc32c.checksum(bytes(batch[21:])))
+    try:
+        rows = record_decoder.decode_arrow(batch, columns=("offset", "timestamp", "key", "value"))
+        offsets = rows.column("offset").to_pylist()
+        expected = offsets == list(range(len(records)))
+    except errors.ReplogError:
+        expected = False
+    name = f"orders-{uuid.uuid4().int % 2**31}"
+    with replog.Log.open(tmp_path / name, now_ms=lambda: NOW_MS) as log:
+        try:
+            log.append_as_leader(batch, 0)
+        except errors.InvalidTimestampError:
+            return
+        except errors.ReplogError:
+            assert not expected
+            assert log.log_end_offset == 0
+        else:
+            assert expected
+            assert log.log_end_offset == len(records)
 
 
 def test_unknown_codec_wrong_offsets_oversize_and_nothing_are_refused(tmp_path: Path) -> None:
