@@ -340,7 +340,10 @@ cdef class AppendableLog(ReadableLog):
             PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
             bytes = <const uint8_t*> given.buf
             try:
-                now = self.now(now_ms)
+                # The wall clock is read only where something asks for it.
+                now = -1
+                if now_ms is not None or self.flush_ms < OFFSET_MAX:
+                    now = self.now(now_ms)
                 # All of it is checked before any of it is written.
                 self.batches.load_from_leader(
                     bytes, given.len, OFFSET_MAX, self.path, not self.compacted
@@ -401,6 +404,8 @@ cdef class AppendableLog(ReadableLog):
         if active.base_offset != base_offset and self.dense_end != self.log_end_offset:
             self.roll_locked(base_offset, now)
             return 0
+        if now < 0 and (self.batches.max_timestamp < 0 or active.first_timestamp < 0):
+            now = self.clock()
         if active.base_offset != base_offset and active.must_roll(
             self.batches, last_offset, self.segment_bytes,
             self.segment_ms - self.segment_jitter_now_ms, now,
@@ -422,6 +427,8 @@ cdef class AppendableLog(ReadableLog):
     cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         active.seal()
+        if now < 0:
+            now = self.clock()
         self.install(list(self.segments) + [self.new_segment(base_offset, now)])
         self.take_snapshot()
         if self.dense_end != self.log_end_offset:
