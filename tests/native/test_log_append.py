@@ -132,7 +132,7 @@ RECORDS = st.lists(
 def test_append_takes_just_what_decodes(
     tmp_path: Path, records: list[tuple[bytes | None, bytes | None, int]], drawn: st.DataObject
 ) -> None:
-    """One byte of the records replaced under a right CRC: both walks agree on whether it is legal."""
+    """One byte of the records replaced under a right CRC: both walks agree whether it is legal."""
     keys, values, deltas = (list(column) for column in zip(*records, strict=True))
     batch = bytearray(
         record_encoder.encode(values, keys, [NOW_MS + delta for delta in deltas], now_ms=NOW_MS)
