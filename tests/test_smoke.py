@@ -19,7 +19,7 @@ def test_package_says_that_it_is_typed():
 
 
 def test_records_of_every_codec_survive_a_reopen_and_a_cut(tmp_path):
-    """Goal: the line from values through files to Arrow, on this interpreter and these libraries."""
+    """Goal: from values through files to Arrow, on this interpreter and these libraries."""
     values = [b"record %d" % number for number in range(1000)]
     with replog.Log.open(tmp_path / "smoke-0") as log:
         for codec in replog.Codec:
