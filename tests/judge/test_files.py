@@ -99,7 +99,8 @@ def test_kafkas_log_loads_to_the_state_that_replog_left(
 ) -> None:
     """Goal: both may open the other's directories. Unclean: Kafka recovers from the first byte."""
     directory = copied(written, kind, tmp_path)
-    with PartitionLog.open(str(copied(written, kind, tmp_path / "ours"))) as log:
+    copy = str(copied(written, kind, tmp_path / "ours"))
+    with PartitionLog.open(copy, KINDS[kind].config) as log:
         ours = {
             "log_start_offset": log.log_start_offset,
             "log_end_offset": log.log_end_offset,
