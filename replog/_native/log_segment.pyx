@@ -82,7 +82,8 @@ cdef class LogSegment:
                 self.prefix + ".timeindex", self.base_offset, self.index_bytes_max
             )
         if self.missing_index or not self.offsets.check() or not self.times.check() or (
-            self.offsets.entry_count and self.offsets.last_position >= self.file.size_bytes
+            self.offsets.entry_count
+            and not 0 <= self.offsets.last_position < self.file.size_bytes
         ):
             self.rebuild_indexes()
         self.indexes_checked = True
@@ -195,7 +196,7 @@ cdef class LogSegment:
             # An entry is trusted only if it leads to a batch that can hold what it claims.
             bytes = self.file.map(max(self.map_bytes, self.file.size_bytes))
             if (
-                position > self.file.size_bytes - HEADER_BYTES
+                position < 0 or position > self.file.size_bytes - HEADER_BYTES
                 or parse_header(
                     bytes + position, self.file.size_bytes - position, position, header
                 ) != BATCH_OK
@@ -214,7 +215,7 @@ cdef class LogSegment:
         cdef int outcome = BATCH_OK
         cdef bint exact = self.dense and position == 0
         cdef const uint8_t* bytes
-        if position >= end:
+        if position < 0 or position >= end:
             return 0
         # The GIL stays held: a truncation from another thread must not shorten the file meanwhile.
         bytes = self.file.map(max(self.map_bytes, end))
@@ -361,13 +362,13 @@ cdef class LogSegment:
         self.open_indexes()
         if self.file.size_bytes == 0:
             return self.base_offset
-        position = self.offsets.last_position if self.offsets.entry_count else 0
-        if position and (
+        if self.offsets.entry_count and (
             not self.find(self.offsets.last_offset, &header)
             or header.last_offset != self.offsets.last_offset
         ):
             self.rebuild_indexes()
-            position = self.offsets.last_position if self.offsets.entry_count else 0
+        # Read only now: either of the two above may have made the index anew.
+        position = self.offsets.last_position if self.offsets.entry_count else 0
         while position < self.file.size_bytes and self.walk(floor, position, floor, &header):
             # What says where the log ends is not trusted unseen, however clean the stop was.
             if not crc_matches(self.file.map(self.file.size_bytes) + header.position, &header):

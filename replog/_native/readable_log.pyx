@@ -15,7 +15,6 @@ from cpython.buffer cimport PyBuffer_FillInfo
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.batch_format cimport CONTROL_ABORT
-from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
