@@ -13,6 +13,7 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_LEADER_EPOCH = -1
 
+_PARTITION = re.compile(r"[0-9]{1,10}\Z")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
@@ -54,7 +55,13 @@ class TopicPartition(NamedTuple):
     def parse(cls, directory_name: str) -> TopicPartition:
         """Split a directory name at its last '-'. Raises UsageError if it is not TOPIC-N."""
         topic, dash, number = directory_name.rpartition("-")
-        if not dash or not number.isdecimal() or not _TOPIC.match(topic) or topic in {".", ".."}:
+        if (
+            not dash
+            or not _PARTITION.match(number)
+            or int(number) > 2**31 - 1
+            or not _TOPIC.match(topic)
+            or topic in {".", ".."}
+        ):
             raise UsageError(
                 f"expected a partition directory named TOPIC-N (1 to 249 of a-z A-Z 0-9 . _ - "
                 f"and a number), found {directory_name!r}; rename it or give another path"

@@ -51,6 +51,7 @@ cdef class AppendableLog(ReadableLog):
         bint coordinator
     )
     cdef int write(self, int64_t now) except -1
+    cdef int note_epochs(self) except -1
     cdef int write_set(self, int64_t now) except -1
     cdef int note_producers(self) except -1
     cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1

@@ -247,20 +247,41 @@ cdef class AppendableLog(ReadableLog):
         cdef BatchHeader* first = &self.batches.batches[0].header
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
         cdef int64_t number
-        cdef bint new_epoch = False
         self.maybe_roll(first.base_offset, last.last_offset, now)
-        for number in range(self.batches.count):
-            first = &self.batches.batches[number].header
-            if first.leader_epoch >= 0 and self.epochs.maybe_assign(
-                first.leader_epoch, first.base_offset
-            ):
-                new_epoch = True
-        # The epoch is on disk before its first batch: a batch that no epoch entry covers could be
-        # kept by a truncation that should have cut it (KAFKA-7415).
-        if new_epoch:
-            self.write_epochs()
+        if last.leader_epoch != self.epochs.latest():
+            self.note_epochs()
         self.write_set(now)
         return 0
+
+    cdef int note_epochs(self) except -1:
+        """Enter the set's epochs, on disk before their first batch is.
+
+        A batch that no epoch entry covers could be kept by a truncation that should have cut it
+        (KAFKA-7415). If the file cannot be written, the cache goes back: the next try writes it.
+        """
+        cdef BatchHeader* header
+        cdef int64_t number
+        cdef bint changed = False
+        before = self.epochs.entries()
+        for number in range(self.batches.count):
+            header = &self.batches.batches[number].header
+            if header.leader_epoch >= 0 and self.epochs.maybe_assign(
+                header.leader_epoch, header.base_offset
+            ):
+                changed = True
+        if changed:
+            self.write_epochs_or(before)
+        return 0
+
+    def write_epochs_or(self, before):
+        """Write the epochs; if that fails, the cache holds those of `before` again."""
+        try:
+            self.write_epochs()
+        except BaseException:
+            self.epochs.clear()
+            for entry in before:
+                self.epochs.assign(*entry)
+            raise
 
     cdef int write_set(self, int64_t now) except -1:
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
@@ -469,9 +490,10 @@ cdef class AppendableLog(ReadableLog):
         """
         self.lock()
         try:
+            before = self.epochs.entries()
             changed = self.epochs.maybe_assign(leader_epoch, start_offset)
             if changed:
-                self.write_epochs()
+                self.write_epochs_or(before)
             return changed
         finally:
             self.unlock()

@@ -30,6 +30,8 @@ from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SNAPSHOT_INTERVAL_BYTES
 from replog._native.transaction_index import AbortedTransaction
 
+OFFSET_MAX = 2**63 - 1
+
 cdef enum:
     RECOVER_CHUNK = 4096
 
@@ -75,6 +77,8 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_
         log.epochs.assign(*entry)
     if clean:
         log.log_end_offset = log.active_segment.next_offset()
+        if log.log_end_offset < recovery_point and recovery_point > log.log_start_offset:
+            refuse_missing(log, recovery_point, log.log_end_offset)
     else:
         recover(log, report, recovery_point, not epoch_entries, now_ms, on_progress)
     log.dense_end = log.log_end_offset
@@ -112,7 +116,7 @@ def find_segments(Log log, report, int64_t now_ms):
     segments = []
     for name in sorted(names):
         stem, _, suffix = name.partition(".")
-        if len(stem) != 20 or not stem.isdecimal():
+        if len(stem) != 20 or not stem.isdecimal() or int(stem) > OFFSET_MAX:
             continue
         if suffix == "log":
             base_offset = int(stem)
@@ -195,7 +199,7 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
             keep_later(log, place, report)
             break
     log.log_end_offset = end_offset
-    if end_offset < recovery_point and end_offset > log.log_start_offset:
+    if end_offset < recovery_point and recovery_point > log.log_start_offset:
         refuse_missing(log, recovery_point, end_offset)
 
 

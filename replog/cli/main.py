@@ -92,6 +92,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         _say(f"{error.strerror or error} ({error.filename})" if error.filename else str(error))
         return 1
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:
+        _say(
+            f"expected input that the command can take, found {type(error).__name__}: {error}; "
+            f"check the arguments and files, and report it if they are right"
+        )
+        return 1
     return code if isinstance(code, int) else 0
 
 

@@ -307,6 +307,13 @@ class PartitionLog(Log):
         self, start_offset: int | None, end_offset: int | None, size: int, isolation: Isolation
     ) -> Iterator[tuple[LogSlice, int, Sequence[Any]]]:
         offset = self.log_start_offset if start_offset is None else start_offset
+        try:
+            isolation = Isolation(isolation)
+        except ValueError:
+            names = ", ".join(repr(level.value) for level in Isolation)
+            raise UsageError(
+                f"expected isolation to be one of {names}, found {isolation!r}"
+            ) from None
         limit = self._bound(isolation)
         bound = limit if end_offset is None else min(end_offset, limit)
         while offset < bound or offset > self.log_end_offset or offset < self.log_start_offset:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import struct
 import uuid
 from typing import TYPE_CHECKING
@@ -259,3 +261,50 @@ def test_a_range_that_ends_inside_a_batch_gives_just_its_records(tmp_path: Path)
             expected = [b"%d" % offset for offset in range(start, end)]
             assert log.to_arrow(start, end).column("value").to_pylist() == expected
             assert [record.value for record in log.records(start, end)] == expected
+
+
+def test_an_epoch_that_could_not_be_written_is_written_by_the_next_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(log: replog.Log) -> None:
+        raise errors.NoSpaceError("expected room for the epochs, found none; free space")
+
+    with open_log(tmp_path) as log:
+        log.append([b"a"], leader_epoch=0)
+        with monkeypatch.context() as patch:
+            patch.setattr(replog.Log, "write_epochs", full)
+            with pytest.raises(errors.NoSpaceError):
+                log.append([b"b"], leader_epoch=1)
+        assert log.epochs == [(0, 0)]
+        log.append([b"b"], leader_epoch=1)
+        shutil.copytree(log.path, tmp_path / "crashed" / "orders-0")
+    for directory in (tmp_path, tmp_path / "crashed"):
+        with open_log(directory) as log:
+            assert [record.value for record in log] == [b"a", b"b"]
+            assert log.epochs == [(0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("harm", ["removed", "emptied"])
+def test_a_last_segment_that_went_after_a_clean_stop_is_missed(tmp_path: Path, harm: str) -> None:
+    with open_log(tmp_path, segment_bytes=300) as log:
+        for number in range(12):
+            log.append([b"%d" % number * 10])
+        last = log.segments[-1].path
+    if harm == "removed":
+        os.unlink(last)
+    else:
+        os.truncate(last, 0)
+    with pytest.raises(errors.CorruptBatchError, match="missing or cut"):
+        open_log(tmp_path, segment_bytes=300)
+
+
+def test_isolation_is_taken_by_its_kafka_name_and_nothing_else(tmp_path: Path) -> None:
+    open_transaction = encode(
+        1, producer_id=7, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    with open_log(tmp_path) as log:
+        log.append_as_leader(open_transaction, 0)
+        assert not list(log.records(isolation="read_committed"))
+        assert len(list(log.records(isolation="read_uncommitted"))) == 1
+        with pytest.raises(errors.UsageError):
+            list(log.records(isolation="nonsense"))

@@ -52,6 +52,8 @@ static inline int64_t replog_walk_short(const uint8_t *bytes, int64_t at, int64_
     const uint8_t *p = bytes + at;
     const uint8_t *limit = bytes + length;
     const uint8_t *start = p;
+    uint32_t usual_size = 1;
+    int64_t head = 0, stride = 0;
     while (place < (uint32_t)count && limit - p > REPLOG_SHORT_HEAD) {
         const uint8_t *end;
         uint64_t word;
@@ -64,8 +66,18 @@ static inline int64_t replog_walk_short(const uint8_t *bytes, int64_t at, int64_
         memcpy(&word, p, 8);
         REPLOG_TAKE_SHORT(word, p, size);
         /* In this order: the next record's place is known before this one is checked. */
-        if (size & 1 || (int64_t)(size >> 1) > limit - p) goto other_shape;
-        end = p + (size >> 1);
+        if (size != usual_size || p - start != head) {
+            /* The barrier keeps this a branch: a predicted one lets the next record's load start
+             * before this one's has come, a conditional move would not. An overlong varint of
+             * the same size has another head. */
+            __asm__ volatile("" : "+r"(size));
+            if (size & 1) goto other_shape;
+            usual_size = size;
+            head = p - start;
+            stride = head + (int64_t)(size >> 1);
+        }
+        if (stride > limit - start) goto other_shape;
+        end = start + stride;
         word >>= 8;
         p += 1;
         REPLOG_TAKE_SHORT(word, p, timestamp_delta);
