@@ -246,7 +246,6 @@ cdef class AppendableLog(ReadableLog):
         """Roll if need be, note epochs, then write the loaded set and publish it."""
         cdef BatchHeader* first = &self.batches.batches[0].header
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
-        cdef int64_t number
         self.maybe_roll(first.base_offset, last.last_offset, now)
         if last.leader_epoch != self.epochs.latest():
             self.note_epochs()
