@@ -106,3 +106,28 @@ class LogConfig:
             except ValueError as error:
                 raise UsageError(f"expected an integer for {key}, found {text!r}") from error
         return cls(**options)  # type: ignore[arg-type]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationOptions:
+    """Options of a broker's replicas. Names and defaults are Kafka's (facts 12); times in ms."""
+
+    replica_lag_time_max_ms: int = 30000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_backoff_ms: int = 1000
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1048576
+    replica_fetch_response_max_bytes: int = 10485760
+    replica_high_watermark_checkpoint_interval_ms: int = 5000
+    request_timeout_ms: int = 30000
+    rack_aware_reads: bool = False
+    """Let a leader send consumers to an in-sync replica in their own rack (KIP-392)."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerOptions:
+    """Options of the controller and of brokers' sessions with it; times in ms."""
+
+    broker_session_timeout_ms: int = 9000
+    broker_heartbeat_interval_ms: int = 2000
+    metadata_fetch_wait_max_ms: int = 500

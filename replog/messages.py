@@ -1,27 +1,37 @@
-"""What replicas say to each other about one partition: frozen values, the same on every transport.
+"""What brokers, their clients and the controller say to each other: frozen values on any transport.
 
-Records, acknowledgements, the high watermark and the log start travel by fetches alone: a follower
-acknowledges an offset by asking for the next one. The transport may bundle the fetches of many
-partitions. A response repeats the question it answers (`leader_epoch`, `fetch_offset`), so that a
-follower that has moved on meanwhile can tell and drop it; on the wire, where Kafka's response does
-not carry them, the pending request restores them.
+A request travels under an id of its sender's choice, and its response comes back under the same id,
+as on a Kafka connection; nothing else ties them together. Between two brokers messages keep their
+order until the connection breaks. Records, acknowledgements, high watermarks and log starts travel
+by fetches alone: a follower acknowledges an offset by asking for the next one.
 
-Outcomes that a replica must expect are values here (`error`, `diverging_epoch`), never exceptions.
+Outcomes that a peer must expect are values here (`error`, `diverging_epoch`), never exceptions.
+Shapes follow Kafka's Fetch, Produce, ListOffsets, DeleteRecords and AlterPartition.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from replog.types import UNKNOWN_OFFSET, EpochEndOffset, TopicPartition
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset, Isolation, TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
+
+    from replog.registrations import MetadataDelta, TopicConfig
 
 RawBatches: TypeAlias = Any
 """Whole record batches as any buffer (or as a test's own value): opaque to all but the log."""
 
-FETCH_WAIT_MS_MAX = 500
-FETCH_BYTES_MAX = 1024 * 1024
+CONSUMER = -1
+"""`replica_id` of a fetch that no replica makes."""
+NO_BROKER_EPOCH = -1
+NO_SESSION = 0
+
+FETCH_PARTITION_BYTES_MAX = 1024 * 1024
+FETCH_RESPONSE_BYTES_MAX = 10 * 1024 * 1024
 
 
 class Acks(enum.IntEnum):
@@ -32,76 +42,395 @@ class Acks(enum.IntEnum):
     ALL = -1
 
 
-class ErrorCode(enum.IntEnum):
-    """The protocol's errors between replicas, under Kafka's numbers (facts 13)."""
+class Durability(enum.Enum):
+    """What an acknowledged record has met; each includes the ones before it."""
 
+    LEADER = "leader"
+    REPLICATED = "replicated"
+    PERSISTED = "persisted"
+
+
+class ErrorCode(enum.IntEnum):
+    """The protocol's errors under Kafka's numbers (facts 13)."""
+
+    UNKNOWN_SERVER_ERROR = -1
     NONE = 0
     OFFSET_OUT_OF_RANGE = 1
+    CORRUPT_MESSAGE = 2
+    UNKNOWN_TOPIC_OR_PARTITION = 3
     NOT_LEADER_OR_FOLLOWER = 6
+    REQUEST_TIMED_OUT = 7
+    MESSAGE_TOO_LARGE = 10
+    INVALID_TOPIC_EXCEPTION = 17
+    NOT_ENOUGH_REPLICAS = 19
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
+    INVALID_REQUIRED_ACKS = 21
+    INVALID_TIMESTAMP = 32
+    TOPIC_ALREADY_EXISTS = 36
+    INVALID_PARTITIONS = 37
+    INVALID_REPLICATION_FACTOR = 38
+    INVALID_REPLICA_ASSIGNMENT = 39
+    INVALID_CONFIG = 40
+    NOT_CONTROLLER = 41
+    INVALID_REQUEST = 42
+    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
+    INVALID_PRODUCER_EPOCH = 47
+    INVALID_TXN_STATE = 48
+    TRANSACTION_COORDINATOR_FENCED = 52
+    OPERATION_NOT_ATTEMPTED = 55
+    KAFKA_STORAGE_ERROR = 56
+    FETCH_SESSION_ID_NOT_FOUND = 70
+    INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
+    STALE_BROKER_EPOCH = 77
+    OFFSET_NOT_AVAILABLE = 78
+    INVALID_RECORD = 87
+    INVALID_UPDATE_VERSION = 95
+    UNKNOWN_TOPIC_ID = 100
+    DUPLICATE_BROKER_REGISTRATION = 101
+    BROKER_ID_NOT_REGISTERED = 102
+    INCONSISTENT_TOPIC_ID = 103
+    INELIGIBLE_REPLICA = 107
+    NEW_LEADER_ELECTED = 108
 
 
 class OffsetSpec(enum.IntEnum):
-    """Which end of the leader's log a replica asks for, as Kafka's ListOffsets numbers them."""
+    """Which end of the leader's log is asked for, as Kafka's ListOffsets numbers them."""
 
     LATEST = -1
     EARLIEST = -2
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FetchRequest:
-    """A follower's claim about its log, and its wish for what follows.
+_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 
-    The claim: every offset `< fetch_offset` is in its log, and the last one carries
-    `last_fetched_epoch` (NO_LEADER_EPOCH: it knows of no epoch).
+
+@_frozen
+class FetchPartition:
+    """One partition of a fetch.
+
+    A follower's claim: every offset `< fetch_offset` is in its log, and the last one carries
+    `last_fetched_epoch` (NO_LEADER_EPOCH: it knows of no epoch). Consumers leave the claim out.
     """
 
     topic_partition: TopicPartition
-    replica_id: int
-    current_leader_epoch: int
     fetch_offset: int
-    last_fetched_epoch: int
-    log_start_offset: int
-    max_bytes: int = FETCH_BYTES_MAX
-    wait_ms_max: int = FETCH_WAIT_MS_MAX
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class FetchResponse:
-    """The leader's answer: records, or a diverging epoch, or an error; never two of them."""
-
-    topic_partition: TopicPartition
-    leader_epoch: int
-    fetch_offset: int
-    error: ErrorCode = ErrorCode.NONE
-    diverging_epoch: EpochEndOffset | None = None
-    high_watermark: int = UNKNOWN_OFFSET
+    current_leader_epoch: int = NO_LEADER_EPOCH
+    last_fetched_epoch: int = NO_LEADER_EPOCH
     log_start_offset: int = UNKNOWN_OFFSET
-    records: RawBatches | None = None
+    max_bytes: int = FETCH_PARTITION_BYTES_MAX
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@_frozen
+class FetchRequest:
+    """Ask for records of many partitions; waits up to `wait_ms_max` for `min_bytes` of them.
+
+    Within a session (KIP-227: `session_id` as the first answer gave it, `session_epoch` counting
+    from 1) `partitions` are only those whose part has changed, and `forgotten` leave it.
+    `session_epoch` 0 asks for a new session with all partitions, -1 for none.
+    """
+
+    partitions: tuple[FetchPartition, ...]
+    replica_id: int = CONSUMER
+    broker_epoch: int = NO_BROKER_EPOCH
+    wait_ms_max: int = 500
+    min_bytes: int = 1
+    max_bytes: int = FETCH_RESPONSE_BYTES_MAX
+    isolation: Isolation = Isolation.HIGH_WATERMARK
+    rack: str | None = None
+    session_id: int = NO_SESSION
+    session_epoch: int = -1
+    forgotten: tuple[TopicPartition, ...] = ()
+
+
+@_frozen
+class LogRead:
+    """Records that the shell puts in place of this value when it sends a response.
+
+    Whole batches of [start_offset, end_offset), at most `max_bytes` but at least the first batch if
+    nothing precedes it in the response.
+    """
+
+    start_offset: int
+    end_offset: int
+    max_bytes: int
+    read_committed: bool = False
+
+
+@_frozen
+class FetchedPartition:
+    """Records, or a diverging epoch, or an error; never two of them."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    high_watermark: int = UNKNOWN_OFFSET
+    last_stable_offset: int = UNKNOWN_OFFSET
+    log_start_offset: int = UNKNOWN_OFFSET
+    diverging_epoch: EpochEndOffset | None = None
+    preferred_read_replica: int | None = None
+    aborted: tuple[Any, ...] = ()
+    """Aborted transactions of the range, for read_committed."""
+    records: RawBatches | LogRead | None = None
+
+
+@_frozen
+class FetchResponse:
+    """In a session: only the partitions that have something to say."""
+
+    partitions: tuple[FetchedPartition, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+    session_id: int = NO_SESSION
+
+
+@_frozen
+class ProduceRequest:
+    """Append whole batches, per partition; wait up to `timeout_ms` for what `acks` asks."""
+
+    partitions: tuple[tuple[TopicPartition, RawBatches], ...]
+    acks: int = Acks.ALL
+    timeout_ms: int = 30000
+
+
+@_frozen
+class ProducedPartition:
+    """Records are at [base_offset, last_offset], or `error` and `message` say why not."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    base_offset: int = UNKNOWN_OFFSET
+    last_offset: int = UNKNOWN_OFFSET
+    leader_epoch: int = NO_LEADER_EPOCH
+    log_append_time_ms: int = -1
+    log_start_offset: int = UNKNOWN_OFFSET
+    durability: Durability | None = None
+    """What the acknowledgement vouches for; None where there is none."""
+
+
+@_frozen
+class ProduceResponse:
+    """In the order of the request's partitions."""
+
+    partitions: tuple[ProducedPartition, ...]
+
+
+@_frozen
 class ListOffsetsRequest:
-    """A follower that is out of range asks where the leader's log starts or ends."""
+    """Where does the log start or end, or which offset is at a time: `timestamp` ms or OffsetSpec.
+
+    For a follower the latest offset is the log end, for a consumer what `isolation` lets it see.
+    """
 
     topic_partition: TopicPartition
-    replica_id: int
-    current_leader_epoch: int
-    spec: OffsetSpec
+    timestamp: int
+    replica_id: int = CONSUMER
+    current_leader_epoch: int = NO_LEADER_EPOCH
+    isolation: Isolation = Isolation.HIGH_WATERMARK
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@_frozen
 class ListOffsetsResponse:
-    """The log start offset or, for a replica, the log end offset of the leader."""
+    """`offset` is UNKNOWN_OFFSET where no record is that late."""
 
     topic_partition: TopicPartition
-    leader_epoch: int
-    spec: OffsetSpec
     error: ErrorCode = ErrorCode.NONE
     offset: int = UNKNOWN_OFFSET
+    timestamp: int = -1
+    leader_epoch: int = NO_LEADER_EPOCH
 
 
-Request: TypeAlias = FetchRequest | ListOffsetsRequest
-Response: TypeAlias = FetchResponse | ListOffsetsResponse
-Message: TypeAlias = Request | Response
+@_frozen
+class DeleteRecordsRequest:
+    """Drop the records below each offset (-1: the high watermark); waits for live replicas."""
+
+    partitions: tuple[tuple[TopicPartition, int], ...]
+    timeout_ms: int = 30000
+
+
+@_frozen
+class DeletedRecords:
+    """`low_watermark`: the smallest log start of all live replicas."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    low_watermark: int = UNKNOWN_OFFSET
+
+
+@_frozen
+class DeleteRecordsResponse:
+    """In the order of the request's partitions."""
+
+    partitions: tuple[DeletedRecords, ...]
+
+
+@_frozen
+class IsrProposal:
+    """A leader's wish for its in-sync set: (broker id, the broker epoch it knows, or -1)."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+
+
+@_frozen
+class AlterPartitionRequest:
+    """A broker's proposals for partitions that it leads; one such request in flight (KIP-497)."""
+
+    broker_id: int
+    broker_epoch: int
+    proposals: tuple[IsrProposal, ...]
+
+
+@_frozen
+class IsrDecision:
+    """What is registered now, or why the proposal was refused."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    leader_id: int | None = None
+    leader_epoch: int = NO_LEADER_EPOCH
+    isr: tuple[int, ...] = ()
+    partition_epoch: int = -1
+
+
+@_frozen
+class AlterPartitionResponse:
+    """Top-level error, or a decision for each proposal in its order."""
+
+    error: ErrorCode = ErrorCode.NONE
+    decisions: tuple[IsrDecision, ...] = ()
+
+
+@_frozen
+class ReplicaState:
+    """How a starting broker finds one of its logs; `damaged`: corrupt below the recovery point."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    latest_epoch: int
+    log_end_offset: int
+    damaged: bool = False
+
+
+@_frozen
+class RegisterBrokerRequest:
+    """A broker that has started asks for its epoch.
+
+    `previous_broker_epoch` is what its clean-shutdown marker says, NO_BROKER_EPOCH without one: a
+    broker whose last registration had another epoch stopped uncleanly (KIP-966).
+    """
+
+    broker_id: int
+    incarnation_id: str
+    previous_broker_epoch: int = NO_BROKER_EPOCH
+    rack: str | None = None
+    replicas: tuple[ReplicaState, ...] = ()
+
+
+@_frozen
+class RegisterBrokerResponse:
+    """The broker stays fenced until a heartbeat says that it has caught up with `version`."""
+
+    error: ErrorCode = ErrorCode.NONE
+    broker_epoch: int = NO_BROKER_EPOCH
+    version: int = 0
+
+
+@_frozen
+class HeartbeatRequest:
+    """`version`: metadata the broker has applied. `want_shut_down`: move my leaderships away."""
+
+    broker_id: int
+    broker_epoch: int
+    version: int
+    want_shut_down: bool = False
+
+
+@_frozen
+class HeartbeatResponse:
+    """`should_shut_down`: nothing is led by the broker any more, it may stop."""
+
+    error: ErrorCode = ErrorCode.NONE
+    fenced: bool = True
+    should_shut_down: bool = False
+
+
+@_frozen
+class MetadataFetchRequest:
+    """Ask for the changes after `version`; waits up to `wait_ms_max` for one."""
+
+    broker_id: int
+    version: int
+    wait_ms_max: int = 500
+
+
+@_frozen
+class MetadataFetchResponse:
+    """The changes in order, without a gap; the first may stand for all before it."""
+
+    deltas: tuple[MetadataDelta, ...] = ()
+
+
+@_frozen
+class CreateTopicRequest:
+    """`assignment` lists the replicas of each partition; None leaves the placement to us."""
+
+    topic: str
+    partitions: int = 1
+    replication_factor: int = 1
+    assignment: tuple[tuple[int, ...], ...] | None = None
+    config: TopicConfig | None = None
+
+
+@_frozen
+class CreateTopicResponse:
+    """Answered when it is decided; brokers learn of it by their metadata."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    topic_id: uuid.UUID | None = None
+    version: int = 0
+
+
+@_frozen
+class DeleteTopicRequest:
+    """Forget a topic and delete its files on every broker."""
+
+    topic: str
+
+
+@_frozen
+class DeleteTopicResponse:
+    """Answered when it is decided."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    version: int = 0
+
+
+PartitionRequest: TypeAlias = (
+    FetchRequest | ProduceRequest | ListOffsetsRequest | DeleteRecordsRequest
+)
+PartitionResponse: TypeAlias = (
+    FetchResponse | ProduceResponse | ListOffsetsResponse | DeleteRecordsResponse
+)
+ControllerRequest: TypeAlias = (
+    AlterPartitionRequest
+    | RegisterBrokerRequest
+    | HeartbeatRequest
+    | MetadataFetchRequest
+    | CreateTopicRequest
+    | DeleteTopicRequest
+)
+ControllerResponse: TypeAlias = (
+    AlterPartitionResponse
+    | RegisterBrokerResponse
+    | HeartbeatResponse
+    | MetadataFetchResponse
+    | CreateTopicResponse
+    | DeleteTopicResponse
+)
+Request: TypeAlias = PartitionRequest | ControllerRequest
+Response: TypeAlias = PartitionResponse | ControllerResponse

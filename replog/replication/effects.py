@@ -1,7 +1,7 @@
 """What the pure core asks the world to do: frozen values, carried out strictly in list order.
 
-So "persist, then send" can be read off the list. Appends and truncations are answered by the
-completion events of `events`; the other effects cannot fail without failing the replica.
+So "persist, then send" can be read off the list. Appends, truncations and flushes are answered by
+the completion events of `events`; any other failure of a log is told as LogUnavailable.
 """
 
 from __future__ import annotations
@@ -11,8 +11,16 @@ import enum
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from replog.errors import ReplogError
-    from replog.messages import FetchResponse, Message, RawBatches
+    from replog.messages import (
+        AlterPartitionRequest,
+        PartitionRequest,
+        PartitionResponse,
+        RawBatches,
+    )
+    from replog.replication.incidents import Incident
+    from replog.types import TopicPartition
+
+_frozen = dataclasses.dataclass(frozen=True, slots=True)
 
 
 class TruncationCause(enum.Enum):
@@ -23,88 +31,128 @@ class TruncationCause(enum.Enum):
     OUT_OF_RANGE = "our log does not overlap the leader's"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class AssignEpoch:
     """Record that `leader_epoch` starts at `start_offset`, durably, before its first append."""
 
+    topic_partition: TopicPartition
     leader_epoch: int
     start_offset: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class AppendAsLeader:
     """Append, assigning offsets and the epoch; answered by LeaderAppendCompleted or -Failed."""
 
-    request_id: int
+    topic_partition: TopicPartition
+    append_id: int
     batches: RawBatches
     leader_epoch: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class AppendAsFollower:
     """Append as they are; answered by FollowerAppendCompleted or FollowerAppendFailed."""
 
+    topic_partition: TopicPartition
     batches: RawBatches
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class TruncateLog:
     """Keep offsets `< offset`, and cut the epoch cache there even if no bytes go (KAFKA-10706)."""
 
+    topic_partition: TopicPartition
     offset: int
     cause: TruncationCause
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class TruncateFullyAndStartAt:
     """Drop all records and restart the empty log at `offset`."""
 
+    topic_partition: TopicPartition
     offset: int
     cause: TruncationCause
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class SetHighWatermark:
     """Offsets below `high_watermark` are committed."""
 
+    topic_partition: TopicPartition
     high_watermark: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class AdvanceLogStart:
     """Offsets below `log_start_offset` are no longer readable."""
 
+    topic_partition: TopicPartition
     log_start_offset: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Send:
-    """Hand `message` to the transport for replica `to`; it may be lost."""
+@_frozen
+class FlushLog:
+    """Sync what is appended (flush.mode=commit); answered by LogFlushed, not at once."""
 
-    to: int
-    message: Message
+    topic_partition: TopicPartition
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SendRecords:
-    """Read whole batches from `response.fetch_offset` on, put them in `response`, and send it.
+@_frozen
+class SetAsideLog:
+    """Move the damaged log's files aside, never deleting them (C4), and begin an empty log.
 
-    At least the first batch is read, however large; beyond it at most `max_bytes`.
+    Asked only where another replica leads with all that is committed. Answered by LogReplaced.
     """
 
-    to: int
-    response: FetchResponse
-    max_bytes: int
+    topic_partition: TopicPartition
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class CompleteProduce:
-    """Answer a producer: its records are at [base_offset, last_offset], or `error` says why not."""
+@_frozen
+class DeleteLog:
+    """The partition was deleted or moved away: delete this replica's files."""
+
+    topic_partition: TopicPartition
+
+
+@_frozen
+class CheckpointHighWatermarks:
+    """Write every log's high watermark to the checkpoint file."""
+
+
+@_frozen
+class SendRequest:
+    """Ask broker `to`; answered by ResponseReceived or RequestFailed, or not at all."""
 
     request_id: int
-    base_offset: int | None = None
-    last_offset: int | None = None
-    error: ReplogError | None = None
+    to: int
+    request: PartitionRequest
+
+
+@_frozen
+class SendToController:
+    """Ask the controller; answered by ResponseReceived or RequestFailed, or not at all."""
+
+    request_id: int
+    request: AlterPartitionRequest
+
+
+@_frozen
+class Respond:
+    """Answer the RequestReceived of this id, once. A `LogRead` in it becomes records first."""
+
+    request_id: int
+    response: PartitionResponse
+    max_bytes: int = 0
+    """Of all records together, where the response carries reads."""
+
+
+@_frozen
+class Report:
+    """Tell operators what happened and why."""
+
+    incident: Incident
 
 
 Effect: TypeAlias = (
@@ -115,7 +163,12 @@ Effect: TypeAlias = (
     | TruncateFullyAndStartAt
     | SetHighWatermark
     | AdvanceLogStart
-    | Send
-    | SendRecords
-    | CompleteProduce
+    | FlushLog
+    | SetAsideLog
+    | DeleteLog
+    | CheckpointHighWatermarks
+    | SendRequest
+    | SendToController
+    | Respond
+    | Report
 )

@@ -1,7 +1,8 @@
-"""What can happen to a replica, besides the messages of `replog.messages`.
+"""What can happen to a broker's replicas.
 
-The caller carries out all effects of one step, in order, and feeds back their completions before it
-steps anything else into the same replica; the core relies on it and never sees a half-done effect.
+The caller carries out all effects of one step in order, and feeds back their completions before it
+steps anything else; the core relies on it and never sees a half-done effect. Only a flush takes its
+time: `LogFlushed` may come at any later step.
 """
 
 from __future__ import annotations
@@ -9,71 +10,135 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, TypeAlias
 
-from replog.messages import Acks, Message, RawBatches
-
 if TYPE_CHECKING:
     from replog.errors import ReplogError
+    from replog.messages import PartitionRequest, Response
+    from replog.registrations import MetadataDelta
+    from replog.types import TopicPartition
+
+_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LeadershipChange:
-    """The controller's order: who leads, in which epoch, over which in-sync replicas.
+@_frozen
+class BrokerRegistered:
+    """The controller gave this broker its epoch; it travels in our fetches and proposals."""
 
-    Invariant: leader_id is None or in isr; isr is a subset of replicas.
+    broker_epoch: int
+
+
+@_frozen
+class MetadataChanged:
+    """The controller's decisions, in order of version.
+
+    Before this event the caller has opened (or created) the log of every partition in it that this
+    broker is to hold, or has found that it cannot (`LogUnavailable` follows or has come before).
     """
 
-    leader_id: int | None
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    delta: MetadataDelta
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Produce:
-    """A client's batches to append; `request_id` is the caller's, unique among those waiting."""
+@_frozen
+class LogUnavailable:
+    """This replica's log cannot be used; `damaged` where its bytes below the recovery point are."""
+
+    topic_partition: TopicPartition
+    error: ReplogError
+    damaged: bool = False
+
+
+@_frozen
+class LogReplaced:
+    """SetAsideLog is done: a new empty log stands in its place."""
+
+    topic_partition: TopicPartition
+
+
+@_frozen
+class RequestReceived:
+    """A peer or a client asks; `request_id` is the caller's, unique among those unanswered."""
 
     request_id: int
-    batches: RawBatches
-    acks: Acks
+    request: PartitionRequest
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@_frozen
+class RequesterGone:
+    """Nobody waits for the answer to `request_id` any more."""
+
+    request_id: int
+
+
+@_frozen
+class ResponseReceived:
+    """The answer to our SendRequest of this id."""
+
+    request_id: int
+    response: Response
+
+
+@_frozen
+class RequestFailed:
+    """Our request got no answer: its connection broke, or could not be made."""
+
+    request_id: int
+
+
+@_frozen
 class LeaderAppendCompleted:
-    """AppendAsLeader is done: the batches took [base_offset, last_offset]."""
+    """AppendAsLeader is done: the batches are at [base_offset, last_offset].
 
-    request_id: int
+    `duplicate`: a producer sent them again, and these are the offsets of the first time.
+    """
+
+    topic_partition: TopicPartition
+    append_id: int
     base_offset: int
     last_offset: int
+    log_append_time_ms: int = -1
+    duplicate: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+@_frozen
 class LeaderAppendFailed:
     """AppendAsLeader was refused; nothing was appended."""
 
-    request_id: int
+    topic_partition: TopicPartition
+    append_id: int
     error: ReplogError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class FollowerAppendCompleted:
     """AppendAsFollower is done; the log's end has moved."""
 
+    topic_partition: TopicPartition
 
-@dataclasses.dataclass(frozen=True, slots=True)
+
+@_frozen
 class FollowerAppendFailed:
     """AppendAsFollower was refused; nothing was appended."""
 
+    topic_partition: TopicPartition
     error: ReplogError
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@_frozen
 class TruncationCompleted:
     """TruncateLog or TruncateFullyAndStartAt is done."""
+
+    topic_partition: TopicPartition
+
+
+@_frozen
+class LogFlushed:
+    """FlushLog is done: the log's synced_end_offset has moved."""
+
+    topic_partition: TopicPartition
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed: waits and back-offs whose deadline is reached end."""
+    """Time has passed: whatever was due by now is done. See `next_deadline_ms`."""
 
 
 Completion: TypeAlias = (
@@ -82,5 +147,17 @@ Completion: TypeAlias = (
     | FollowerAppendCompleted
     | FollowerAppendFailed
     | TruncationCompleted
+    | LogReplaced
+    | LogFlushed
 )
-Event: TypeAlias = LeadershipChange | Produce | Completion | Tick | Message
+Event: TypeAlias = (
+    BrokerRegistered
+    | MetadataChanged
+    | LogUnavailable
+    | RequestReceived
+    | RequesterGone
+    | ResponseReceived
+    | RequestFailed
+    | Completion
+    | Tick
+)

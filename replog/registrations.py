@@ -1,0 +1,81 @@
+"""What the controller decides and brokers obey: who is there, who leads, who is in sync.
+
+Frozen values. A broker learns of changes as `MetadataDelta`s with growing versions, never misses
+one in between, and applies a partition's registration only if its `partition_epoch` is not older
+than the one it has (facts 10.4).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from replog.config import LogConfig
+from replog.types import NO_LEADER_EPOCH
+
+if TYPE_CHECKING:
+    import uuid
+
+    from replog.types import TopicPartition
+
+NO_BROKER_EPOCH = -1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig:
+    """Options of a topic; names are Kafka's."""
+
+    min_insync_replicas: int = 1
+    unclean_leader_election_enable: bool = False
+    log: LogConfig = dataclasses.field(default_factory=LogConfig)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRegistration:
+    """One broker as the controller knows it; registering again raises `broker_epoch`."""
+
+    broker_id: int
+    broker_epoch: int
+    rack: str | None = None
+    fenced: bool = False
+    in_controlled_shutdown: bool = False
+
+    @property
+    def eligible(self) -> bool:
+        """Whether its replicas may be in an in-sync set, and lead (KIP-841)."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionRegistration:
+    """Who holds a partition.
+
+    Invariant: isr is a non-empty subset of replicas; leader_id is None or in isr. `leader_epoch`
+    grows with every change of leader (also to none), `partition_epoch` with every change.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader_id: int | None
+    leader_epoch: int = NO_LEADER_EPOCH + 1
+    partition_epoch: int = 0
+    unclean: bool = False
+    """The leader of this epoch was elected from outside the in-sync set."""
+    config: TopicConfig = dataclasses.field(default_factory=TopicConfig)
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """The floor for acks=all and for the high watermark: never above the replica count."""
+        return min(self.config.min_insync_replicas, len(self.replicas))
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataDelta:
+    """Changes that lead to metadata `version`; what is not named stays as it was."""
+
+    version: int
+    brokers: tuple[BrokerRegistration, ...] = ()
+    partitions: tuple[PartitionRegistration, ...] = ()
+    removed_partitions: tuple[tuple[TopicPartition, uuid.UUID], ...] = ()

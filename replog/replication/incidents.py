@@ -1,0 +1,145 @@
+"""What an operator asks about afterwards: each with its cause and the figures that led to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from replog.messages import ErrorCode
+    from replog.replication.effects import TruncationCause
+    from replog.types import TopicPartition
+
+_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+
+
+class IsrCause(enum.Enum):
+    """Why an in-sync set changes."""
+
+    LAGGING = "it has not caught up within replica_lag_time_max_ms"
+    CAUGHT_UP = "it has reached the high watermark and the start of the leader epoch"
+    CONTROLLER = "the controller decided it"
+
+
+class IsrStage(enum.Enum):
+    """How far a change has come."""
+
+    PROPOSED = "proposed"
+    COMMITTED = "committed"
+    REFUSED = "refused"
+
+
+@_frozen
+class ReplicaLag:
+    """How far behind the leader a replica is, as the leader sees it."""
+
+    replica_id: int
+    log_end_offset: int | None
+    """None: it has not fetched in this leadership."""
+    lag_offsets: int | None
+    caught_up_ms_ago: int | None
+    """Time since it was last level with the leader."""
+    fetched_ms_ago: int | None
+    in_isr: bool
+
+
+@_frozen
+class IsrChanged:
+    """The in-sync set grew or shrank, or a wish for it was refused."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    stage: IsrStage
+    cause: IsrCause
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    replicas: tuple[ReplicaLag, ...]
+    """Those that joined or left."""
+    high_watermark: int
+    log_end_offset: int
+    error: ErrorCode | None = None
+
+
+@_frozen
+class LogTruncated:
+    """A follower gave up offsets [new_end_offset, old_end_offset)."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    leader_id: int
+    cause: TruncationCause
+    old_end_offset: int
+    new_end_offset: int
+    high_watermark: int
+
+
+@_frozen
+class Fenced:
+    """A request or an order was refused for its epoch, here or by a peer (`by_peer`)."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode
+    leader_epoch: int
+    found_epoch: int
+    peer_id: int | None
+    by_peer: bool = False
+
+
+@_frozen
+class ProduceRefused:
+    """A produce was refused, timed out, or lost its leader while it waited."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode
+    leader_epoch: int
+    isr: tuple[int, ...]
+    min_insync_replicas: int
+    required_offset: int | None = None
+    high_watermark: int | None = None
+    held_back_by: tuple[ReplicaLag, ...] = ()
+
+
+@_frozen
+class ReplicaFailed:
+    """A replica stopped following, or its log cannot be used; `message` names offsets or files."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    message: str
+
+
+@_frozen
+class LeadershipChanged:
+    """This broker's role for a partition changed."""
+
+    topic_partition: TopicPartition
+    leader_id: int | None
+    leader_epoch: int
+    isr: tuple[int, ...]
+    high_watermark: int
+    log_end_offset: int
+    unclean: bool = False
+
+
+Incident: TypeAlias = (
+    IsrChanged | LogTruncated | Fenced | ProduceRefused | ReplicaFailed | LeadershipChanged
+)
+
+
+@_frozen
+class Uncommitted:
+    """Why `offset` is not committed: the replicas that hold it back, and the floor not met."""
+
+    topic_partition: TopicPartition
+    offset: int
+    high_watermark: int
+    log_end_offset: int
+    isr: tuple[int, ...]
+    min_insync_replicas: int
+    held_back_by: tuple[ReplicaLag, ...]
+
+    @property
+    def under_min_isr(self) -> bool:
+        """Whether the high watermark stands still for want of in-sync replicas."""
+        return len(self.isr) < self.min_insync_replicas
