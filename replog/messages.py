@@ -346,6 +346,8 @@ class HeartbeatRequest:
     broker_epoch: int
     version: int
     want_shut_down: bool = False
+    damaged: tuple[TopicPartition, ...] = ()
+    """Replicas found corrupt below their recovery point since the broker registered."""
 
 
 @_frozen

@@ -73,7 +73,10 @@ class PartitionRegistration:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataDelta:
-    """Changes that lead to metadata `version`; what is not named stays as it was."""
+    """Changes that lead to metadata `version`; what is not named stays as it was.
+
+    `removed_partitions` go first: the same name may come back in `partitions` under a new topic id.
+    """
 
     version: int
     brokers: tuple[BrokerRegistration, ...] = ()

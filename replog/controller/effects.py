@@ -1,0 +1,72 @@
+"""What the controller and a broker's session ask the world to do: carried out in list order."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from replog.controller.incidents import Incident
+    from replog.messages import (
+        ControllerResponse,
+        ErrorCode,
+        HeartbeatRequest,
+        MetadataFetchRequest,
+        RegisterBrokerRequest,
+    )
+    from replog.registrations import MetadataDelta
+
+_frozen = dataclasses.dataclass(frozen=True, slots=True)
+
+
+@_frozen
+class Respond:
+    """Answer the controller's RequestReceived of this id, once."""
+
+    request_id: int
+    response: ControllerResponse
+
+
+@_frozen
+class Report:
+    """Tell operators what the controller saw or decided, and why."""
+
+    incident: Incident
+
+
+@_frozen
+class SendToController:
+    """Ask the controller; answered by ResponseReceived or RequestFailed, or not at all."""
+
+    request_id: int
+    request: RegisterBrokerRequest | HeartbeatRequest | MetadataFetchRequest
+
+
+@_frozen
+class SetBrokerEpoch:
+    """The broker is registered; it acts under this epoch, and writes it into its clean marker."""
+
+    broker_epoch: int
+
+
+@_frozen
+class ApplyMetadata:
+    """The next delta of the metadata; the session counts it as applied when this is carried out."""
+
+    delta: MetadataDelta
+
+
+@_frozen
+class SessionEnded:
+    """Nothing more comes of this session.
+
+    NONE: leaderships are moved away, the broker may stop. Otherwise the controller refuses this
+    broker for good (another incarnation of it has registered); it must stop leading at once.
+    """
+
+    error: ErrorCode
+    message: str
+
+
+ControllerEffect: TypeAlias = Respond | Report
+SessionEffect: TypeAlias = SendToController | SetBrokerEpoch | ApplyMetadata | SessionEnded

@@ -1,0 +1,68 @@
+"""What can happen to the controller, and to a broker's session with it."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from replog.messages import ControllerRequest, ControllerResponse
+    from replog.types import TopicPartition
+
+_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+
+
+@_frozen
+class RequestReceived:
+    """A broker or a client asks; `request_id` is the caller's, unique among those unanswered."""
+
+    request_id: int
+    sender: int | None
+    """The broker at the other end of the connection; None for a client."""
+    request: ControllerRequest
+
+
+@_frozen
+class ConnectionLost:
+    """All connections of a broker were reset, as those of a dead process are.
+
+    Its requests still unanswered need no answer any more.
+    """
+
+    broker_id: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed: whatever was due by now is done. See `next_deadline_ms`."""
+
+
+@_frozen
+class ResponseReceived:
+    """The answer to the session's SendToController of this id."""
+
+    request_id: int
+    response: ControllerResponse
+
+
+@_frozen
+class RequestFailed:
+    """The session's request got no answer: its connection broke, or could not be made."""
+
+    request_id: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShutdownWanted:
+    """The broker wants to stop, and asks that its leaderships be moved away first."""
+
+
+@_frozen
+class ReplicaDamaged:
+    """A log of this broker was found corrupt while it runs; the controller must hear of it."""
+
+    topic_partition: TopicPartition
+
+
+ControllerEvent: TypeAlias = RequestReceived | ConnectionLost | Tick
+SessionEvent: TypeAlias = ResponseReceived | RequestFailed | ShutdownWanted | ReplicaDamaged | Tick

@@ -1,0 +1,128 @@
+"""What the controller did, for operators: each with its cause and the figures that led to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import uuid
+
+    from replog.types import TopicPartition
+
+_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+
+
+class FenceCause(enum.Enum):
+    """Why a broker may not lead."""
+
+    REGISTERED = "it has registered and must catch up with the metadata first"
+    SESSION_EXPIRED = "no heartbeat came within broker_session_timeout_ms"
+    CONNECTION_LOST = "its connections were reset"
+    SHUT_DOWN = "its controlled shutdown is complete"
+
+
+class ElectionCause(enum.Enum):
+    """Why this replica and no other was made leader."""
+
+    FIRST = "the first live replica of a new partition"
+    IN_SYNC = "the first live in-sync replica"
+    HOLDS_ALL_COMMITTED = "it left the in-sync set below its floor, so nothing was committed since"
+    LONGEST = "the longest of enough replicas that came back from an unclean stop"
+    UNCLEAN = "no in-sync replica is left, and the topic allows any (records may be lost)"
+
+
+@_frozen
+class BrokerRegistered:
+    """A broker has a new epoch; `unclean`: it stopped without its marker, tails may be lost."""
+
+    broker_id: int
+    broker_epoch: int
+    previous_epoch: int | None
+    unclean: bool
+
+
+@_frozen
+class BrokerFenced:
+    """Its replicas neither lead nor are in sync from now on."""
+
+    broker_id: int
+    broker_epoch: int
+    cause: FenceCause
+    silent_ms: int | None = None
+    """Time since its last heartbeat."""
+
+
+@_frozen
+class BrokerUnfenced:
+    """It takes part again."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@_frozen
+class LeaderElected:
+    """A partition has a new leader; `unclean` elections may have lost records."""
+
+    topic_partition: TopicPartition
+    leader_id: int
+    leader_epoch: int
+    previous_leader_id: int | None
+    isr: tuple[int, ...]
+    cause: ElectionCause
+
+
+@_frozen
+class PartitionOffline:
+    """No replica may lead; `waiting_for` would do, any of them unless `needed` are."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    isr: tuple[int, ...]
+    waiting_for: tuple[int, ...]
+    unclean: tuple[int, ...]
+    """Those that are back from an unclean stop: not one alone can vouch for what was committed."""
+    damaged: tuple[int, ...]
+
+
+@_frozen
+class InSyncSetChanged:
+    """The controller took replicas out, or granted a leader's proposal."""
+
+    topic_partition: TopicPartition
+    partition_epoch: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    proposed_by: int | None
+    """The leader; None where the controller itself decided."""
+
+
+@_frozen
+class TopicCreated:
+    """A topic came to be."""
+
+    topic: str
+    topic_id: uuid.UUID
+    partitions: int
+
+
+@_frozen
+class TopicDeleted:
+    """A topic is gone; brokers delete its files when they hear of it."""
+
+    topic: str
+    topic_id: uuid.UUID
+
+
+Incident: TypeAlias = (
+    BrokerRegistered
+    | BrokerFenced
+    | BrokerUnfenced
+    | LeaderElected
+    | PartitionOffline
+    | InSyncSetChanged
+    | TopicCreated
+    | TopicDeleted
+)
