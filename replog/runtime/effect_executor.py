@@ -1,181 +1,288 @@
-"""Carries out what one replica's core asks for, strictly in order, on its log and its transport.
+"""Carries out what a broker's replicas ask for, strictly in order, over the broker's ports.
 
 Records cross it as whole batches in one buffer: the leader's read view goes into the response, and
-the follower appends from it. An append that the log refuses is the core's business and goes back to
-it as an event; any other failure of the log leaves the executor as an exception, and its owner
-takes the replica out of service.
+the follower appends from it. Appends and truncations are answered by their completion events; any
+other failure of a log makes it unavailable: the core hears of it before anything else is stepped,
+and what it still wants of that log within the same list of effects is refused, since an effect must
+not be carried out without those that stood before it.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from replog.errors import ReplogError, invariant
-from replog.replication.effects import (
-    AdvanceLogStart,
-    AppendAsFollower,
-    AppendAsLeader,
-    AssignEpoch,
-    CompleteProduce,
-    Effect,
-    Send,
-    SendRecords,
-    SetHighWatermark,
-    TruncateFullyAndStartAt,
-    TruncateLog,
+from replog.errors import (
+    CorruptBatchError,
+    CorruptFileError,
+    LogFailedError,
+    OffsetOutOfRangeError,
+    ReplogError,
+    StorageError,
+    invariant,
 )
+from replog.messages import ErrorCode, FetchedPartition, FetchResponse, LogRead
+from replog.replication import effects as fx
 from replog.replication.events import (
-    Completion,
-    Event,
     FollowerAppendCompleted,
     FollowerAppendFailed,
     LeaderAppendCompleted,
     LeaderAppendFailed,
+    LogReplaced,
+    LogUnavailable,
     TruncationCompleted,
 )
-from replog.replication.log_view import LogView
-from replog.types import UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from replog.messages import Message, RawBatches
-    from replog.replication.replica import Replica
+    from replog.messages import RawBatches
+    from replog.replication.events import Completion, Event
+    from replog.runtime.journal import Journal
+    from replog.runtime.ports import Ports, ReplicatedLog
+    from replog.types import TopicPartition
 
+    Core = Callable[[Event, int], list[fx.Effect]]
 
-class AppendedRange(Protocol):
-    """Where an append has gone: [base_offset, last_offset]."""
-
-    @property
-    def base_offset(self) -> int: ...
-
-    @property
-    def last_offset(self) -> int: ...
-
-
-class ReplicatedLog(LogView, Protocol):
-    """A log as its replica drives it; `replog.Log` is one."""
-
-    @property
-    def high_watermark(self) -> int: ...
-
-    @high_watermark.setter
-    def high_watermark(self, offset: int) -> None: ...
-
-    def append_as_leader(self, batches: RawBatches, leader_epoch: int) -> AppendedRange: ...
-
-    def append_as_follower(self, batches: RawBatches) -> Any: ...
-
-    def assign_epoch(self, leader_epoch: int, start_offset: int) -> Any: ...
-
-    def read(self, start_offset: int, max_bytes: int) -> RawBatches: ...
-
-    def truncate_to(self, offset: int) -> Any: ...
-
-    def truncate_fully_and_start_at(self, offset: int) -> Any: ...
-
-    def truncate_prefix_to(self, offset: int) -> Any: ...
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class LogTruncation:
-    """What a truncation took, for whoever watches: offsets [new_end_offset, old_end_offset)."""
-
-    replica_id: int
-    old_end_offset: int
-    new_end_offset: int
-    high_watermark: int
-    effect: TruncateLog | TruncateFullyAndStartAt
+DAMAGE = (CorruptBatchError, CorruptFileError)
 
 
 class EffectExecutor:
-    """The hands of one replica."""
+    """The hands of one broker's replicas; `core` is `ReplicaHost.step`."""
 
     def __init__(
-        self,
-        replica: Replica,
-        log: ReplicatedLog,
-        *,
-        send: Callable[[int, Message], None],
-        complete_produce: Callable[[CompleteProduce], None],
-        on_truncation: Callable[[LogTruncation], None] | None = None,
+        self, core: Core, ports: Ports, journal: Journal, send_id: Callable[[int], int]
     ) -> None:
-        self.replica = replica
-        self.log = log
-        self._send = send
-        self._complete_produce = complete_produce
-        self._on_truncation = on_truncation
+        """send_id: under which id on the network a request of the core's own id travels."""
+        self._core = core
+        self._store = ports.store
+        self._network = ports.network
+        self._flushes = ports.flushes
+        self._journal = journal
+        self._send_id = send_id
+        self._now_ms = 0
+        self._events: collections.deque[Event] = collections.deque()
+        self._unavailable: dict[TopicPartition, ReplogError] = {}
+        """Logs that failed within the list of effects that is being carried out."""
+        self._carry_out: dict[type, Callable[[Any], Completion | LogUnavailable | None]] = {
+            fx.AssignEpoch: self._assign_epoch,
+            fx.AppendAsLeader: self._append_as_leader,
+            fx.AppendAsFollower: self._append_as_follower,
+            fx.TruncateLog: self._truncate,
+            fx.TruncateFullyAndStartAt: self._truncate,
+            fx.SetHighWatermark: self._set_high_watermark,
+            fx.AdvanceLogStart: self._advance_log_start,
+            fx.FlushLog: self._flush,
+            fx.SetAsideLog: self._set_aside,
+            fx.DeleteLog: self._delete,
+            fx.CheckpointHighWatermarks: self._checkpoint_high_watermarks,
+            fx.SendRequest: self._send_request,
+            fx.SendToController: self._send_to_controller,
+            fx.Respond: self._respond,
+            fx.Report: self._report,
+        }
 
-    def handle(self, event: Event, now_ms: int) -> None:
+    def step(self, event: Event, now_ms: int) -> None:
         """Step the core with `event` and carry out all that follows from it, to the end."""
-        events: collections.deque[Event] = collections.deque([event])
-        while events:
-            for effect in self.replica.step(events.popleft(), now_ms):
-                completion = self._carry_out(effect)
-                if completion is not None:
-                    events.append(completion)
-
-    def _carry_out(self, effect: Effect) -> Completion | None:
-        match effect:
-            case Send():
-                self._send(effect.to, effect.message)
-            case SendRecords():
-                self._send_records(effect)
-            case AppendAsLeader():
-                return self._append_as_leader(effect)
-            case AppendAsFollower():
-                return self._append_as_follower(effect)
-            case SetHighWatermark():
-                self.log.high_watermark = effect.high_watermark
-            case CompleteProduce():
-                self._complete_produce(effect)
-            case AssignEpoch():
-                self.log.assign_epoch(effect.leader_epoch, effect.start_offset)
-            case TruncateLog() | TruncateFullyAndStartAt():
-                return self._truncate(effect)
-            case AdvanceLogStart():
-                self.log.truncate_prefix_to(effect.log_start_offset)
-        return None
-
-    def _send_records(self, effect: SendRecords) -> None:
-        records = self.log.read(effect.response.fetch_offset, effect.max_bytes)
-        self._send(effect.to, dataclasses.replace(effect.response, records=records))
-
-    def _append_as_leader(self, effect: AppendAsLeader) -> Completion:
+        events = self._events
+        invariant(not events, "one event at a time")
+        self._now_ms = now_ms
+        carry_out = self._carry_out
+        events.append(event)
         try:
-            appended = self.log.append_as_leader(effect.batches, effect.leader_epoch)
-        except ReplogError as error:
-            return LeaderAppendFailed(request_id=effect.request_id, error=error)
-        return LeaderAppendCompleted(
-            request_id=effect.request_id,
-            base_offset=appended.base_offset,
-            last_offset=appended.last_offset,
+            while events:
+                for effect in self._core(events.popleft(), now_ms):
+                    completion = carry_out[type(effect)](effect)
+                    if completion is not None:
+                        events.append(completion)
+                if self._unavailable:
+                    self._unavailable.clear()
+        finally:
+            # Only a bug leaves something here: the broker stops, and must not do half of it later.
+            events.clear()
+
+    def _log(self, topic_partition: TopicPartition) -> ReplicatedLog:
+        """The log; raises what made it unavailable."""
+        if self._unavailable and topic_partition in self._unavailable:
+            raise self._unavailable[topic_partition]
+        log = self._store.get(topic_partition)
+        if log is None:
+            raise LogFailedError(
+                f"expected an open log of {topic_partition}, found none; see its earlier error",
+                topic_partition=str(topic_partition),
+            )
+        return log
+
+    def _failed(self, topic_partition: TopicPartition, error: ReplogError) -> LogUnavailable | None:
+        """The event that says so, once per list of effects."""
+        if topic_partition in self._unavailable:
+            return None
+        self._unavailable[topic_partition] = error
+        return LogUnavailable(
+            topic_partition=topic_partition, error=error, damaged=isinstance(error, DAMAGE)
         )
 
-    def _append_as_follower(self, effect: AppendAsFollower) -> Completion:
+    def _assign_epoch(self, effect: fx.AssignEpoch) -> LogUnavailable | None:
         try:
-            self.log.append_as_follower(effect.batches)
+            self._log(effect.topic_partition).assign_epoch(effect.leader_epoch, effect.start_offset)
         except ReplogError as error:
-            return FollowerAppendFailed(error)
-        return FollowerAppendCompleted()
+            return self._failed(effect.topic_partition, error)
+        return None
 
-    def _truncate(self, effect: TruncateLog | TruncateFullyAndStartAt) -> Completion:
-        old_end_offset, high_watermark = self.log.log_end_offset, self.log.high_watermark
-        invariant(effect.offset > UNKNOWN_OFFSET, "an offset to truncate to", effect=effect)
-        if isinstance(effect, TruncateLog):
-            self.log.truncate_to(effect.offset)
-        else:
-            self.log.truncate_fully_and_start_at(effect.offset)
-        if self._on_truncation is not None:
-            self._on_truncation(
-                LogTruncation(
-                    self.replica.replica_id,
-                    old_end_offset,
-                    self.log.log_end_offset,
-                    high_watermark,
-                    effect,
-                )
+    def _append_as_leader(self, effect: fx.AppendAsLeader) -> Completion:
+        try:
+            appended = self._log(effect.topic_partition).append_as_leader(
+                effect.batches, effect.leader_epoch
             )
-        return TruncationCompleted()
+        except ReplogError as error:
+            self._note_failed_append(effect.topic_partition, error)
+            return LeaderAppendFailed(
+                topic_partition=effect.topic_partition, append_id=effect.append_id, error=error
+            )
+        return LeaderAppendCompleted(
+            topic_partition=effect.topic_partition,
+            append_id=effect.append_id,
+            base_offset=appended.base_offset,
+            last_offset=appended.last_offset,
+            log_append_time_ms=appended.log_append_time_ms,
+            duplicate=appended.duplicate,
+        )
+
+    def _append_as_follower(self, effect: fx.AppendAsFollower) -> Completion:
+        try:
+            self._log(effect.topic_partition).append_as_follower(effect.batches)
+        except ReplogError as error:
+            self._note_failed_append(effect.topic_partition, error)
+            return FollowerAppendFailed(topic_partition=effect.topic_partition, error=error)
+        return FollowerAppendCompleted(topic_partition=effect.topic_partition)
+
+    def _note_failed_append(self, topic_partition: TopicPartition, error: ReplogError) -> None:
+        """A refused append leaves the log as it was; a failed disk does not."""
+        if isinstance(error, LogFailedError):
+            event = self._failed(topic_partition, error)
+            if event is not None:
+                self._events.append(event)
+
+    def _truncate(
+        self, effect: fx.TruncateLog | fx.TruncateFullyAndStartAt
+    ) -> Completion | LogUnavailable | None:
+        try:
+            log = self._log(effect.topic_partition)
+            if type(effect) is fx.TruncateLog:
+                log.truncate_to(effect.offset)
+            else:
+                log.truncate_fully_and_start_at(effect.offset)
+        except ReplogError as error:
+            return self._failed(effect.topic_partition, error)
+        return TruncationCompleted(topic_partition=effect.topic_partition)
+
+    def _set_high_watermark(self, effect: fx.SetHighWatermark) -> LogUnavailable | None:
+        try:
+            self._log(effect.topic_partition).set_high_watermark(effect.high_watermark)
+        except ReplogError as error:
+            return self._failed(effect.topic_partition, error)
+        return None
+
+    def _advance_log_start(self, effect: fx.AdvanceLogStart) -> LogUnavailable | None:
+        try:
+            self._log(effect.topic_partition).truncate_prefix_to(effect.log_start_offset)
+        except ReplogError as error:
+            return self._failed(effect.topic_partition, error)
+        return None
+
+    def _flush(self, effect: fx.FlushLog) -> LogUnavailable | None:
+        try:
+            self._flushes.flush(effect.topic_partition, self._log(effect.topic_partition))
+        except ReplogError as error:
+            return self._failed(effect.topic_partition, error)
+        return None
+
+    def _set_aside(self, effect: fx.SetAsideLog) -> Completion | LogUnavailable | None:
+        self._unavailable.pop(effect.topic_partition, None)
+        try:
+            self._store.set_aside(effect.topic_partition)
+        except ReplogError as error:
+            return self._failed(effect.topic_partition, error)
+        return LogReplaced(topic_partition=effect.topic_partition)
+
+    def _delete(self, effect: fx.DeleteLog) -> LogUnavailable | None:
+        try:
+            self._store.delete(effect.topic_partition)
+        except ReplogError as error:
+            return self._failed(effect.topic_partition, error)
+        return None
+
+    def _checkpoint_high_watermarks(self, _: fx.CheckpointHighWatermarks) -> None:
+        try:
+            self._store.checkpoint_high_watermarks()
+        except StorageError:
+            # A low high watermark after a restart is safe (facts 6.3); the next period tries again.
+            return
+
+    def _send_request(self, effect: fx.SendRequest) -> None:
+        self._network.send_to_broker(self._send_id(effect.request_id), effect.to, effect.request)
+
+    def _send_to_controller(self, effect: fx.SendToController) -> None:
+        self._network.send_to_controller(self._send_id(effect.request_id), effect.request)
+
+    def _report(self, effect: fx.Report) -> None:
+        self._journal.add(effect.incident, self._now_ms)
+
+    def _respond(self, effect: fx.Respond) -> None:
+        response = effect.response
+        if type(response) is FetchResponse and response.partitions:
+            response = self._with_records(response, effect.max_bytes)
+        self._network.respond(effect.request_id, response)
+
+    def _with_records(self, response: FetchResponse, max_bytes: int) -> FetchResponse:
+        """The response with records in place of each LogRead, `max_bytes` of them in all.
+
+        The first records of a response come whole however large they are, so that a batch above
+        every limit cannot stop a reader for ever (KIP-74).
+        """
+        left = max_bytes
+        found = False
+        partitions = []
+        for partition in response.partitions:
+            wanted = partition.records
+            if type(wanted) is not LogRead:
+                partitions.append(partition)
+                continue
+            fetched = self._read(partition, wanted, min(left, wanted.max_bytes), whole=not found)
+            if fetched.records is not None:
+                left = max(left - len(fetched.records), 0)
+                found = True
+            partitions.append(fetched)
+        return FetchResponse(
+            partitions=tuple(partitions), error=response.error, session_id=response.session_id
+        )
+
+    def _read(
+        self, partition: FetchedPartition, wanted: LogRead, max_bytes: int, *, whole: bool
+    ) -> FetchedPartition:
+        topic_partition = partition.topic_partition
+        records: RawBatches | None = None
+        aborted = partition.aborted
+        try:
+            if max_bytes > 0 or whole:
+                log = self._log(topic_partition)
+                records = log.read(wanted.start_offset, max_bytes, wanted.end_offset)
+                if not len(records) or (len(records) > max_bytes and not whole):
+                    records = None
+                elif wanted.read_committed:
+                    aborted = tuple(
+                        log.aborted_transactions(wanted.start_offset, wanted.end_offset)
+                    )
+        except OffsetOutOfRangeError:
+            return FetchedPartition(
+                topic_partition=topic_partition, error=ErrorCode.OFFSET_OUT_OF_RANGE
+            )
+        except ReplogError as error:
+            event = self._failed(topic_partition, error)
+            if event is not None:
+                self._events.append(event)
+            return FetchedPartition(
+                topic_partition=topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
+            )
+        return dataclasses.replace(partition, records=records, aborted=aborted)

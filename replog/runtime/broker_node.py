@@ -1,0 +1,208 @@
+"""One broker: its replicas, its session with the controller, and the carrying out of both's wishes.
+
+Synchronous, without clock, threads or chance: whoever drives it calls a method per thing that has
+happened, with the time, and `tick` when `next_deadline_ms` has come; between two calls nothing
+moves. The in-process cluster drives it from asyncio, the simulator from its heap. One thing at a
+time, never from within one of the ports' methods.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.controller import effects as session_fx
+from replog.controller import events as session_ev
+from replog.controller.broker_session import BrokerSession
+from replog.errors import ReplogError, StorageError
+from replog.messages import RegisterBrokerResponse
+from replog.registrations import NO_BROKER_EPOCH
+from replog.replication.events import (
+    BrokerRegistered,
+    LogFlushed,
+    LogUnavailable,
+    MetadataChanged,
+    RequesterGone,
+    RequestFailed,
+    RequestReceived,
+    ResponseReceived,
+    Tick,
+)
+from replog.replication.replica_host import ReplicaHost
+from replog.runtime.effect_executor import DAMAGE, EffectExecutor
+from replog.runtime.journal import Journal
+
+if TYPE_CHECKING:
+    from replog.config import ControllerOptions, ReplicationOptions
+    from replog.messages import PartitionRequest, Response
+    from replog.registrations import MetadataDelta
+    from replog.replication.effects import Effect
+    from replog.replication.events import Event
+    from replog.runtime.ports import Ports, ReplicatedLog
+    from replog.types import TopicPartition
+
+_HOST, _SESSION = 0, 1
+"""Lowest bit of a request's id on the network: which of the two asked."""
+
+_HOST_TICK = Tick()
+_SESSION_TICK = session_ev.Tick()
+
+
+def _host_id(request_id: int) -> int:
+    return request_id << 1 | _HOST
+
+
+class BrokerNode:
+    """See the module. Life: `start` once, then anything, then `close` (or being dropped: a crash).
+
+    `ended` is set when the session is over: with ErrorCode.NONE the broker may be closed, with any
+    other it has been replaced, takes nothing more and must be dropped.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        incarnation_id: str,
+        ports: Ports,
+        *,
+        replication: ReplicationOptions,
+        controller: ControllerOptions,
+        rack: str | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.store = ports.store
+        self.journal = Journal(broker_id)
+        self.host = ReplicaHost(broker_id, ports.store.get, replication)
+        self.session = BrokerSession(broker_id, incarnation_id, rack, controller)
+        self.ended: session_fx.SessionEnded | None = None
+        self.broker_epoch = NO_BROKER_EPOCH
+        self._network = ports.network
+        self._executor = EffectExecutor(self._step_host, ports, self.journal, _host_id)
+        self._registered_version: int | None = None
+        """Metadata version at registration, until the logs were held against it."""
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is due; None: never, unless something happens first."""
+        host, session = self.host.next_deadline_ms, self.session.next_deadline_ms
+        if host is None:
+            return session
+        return host if session is None or host < session else session
+
+    def start(self, now_ms: int) -> None:
+        """Register with the controller; the logs are those that the store has found."""
+        self._carry_out(
+            self.session.start(
+                self.store.previous_broker_epoch, self.store.replica_states(), now_ms
+            ),
+            now_ms,
+        )
+
+    def receive_request(self, request_id: int, request: PartitionRequest, now_ms: int) -> None:
+        """A peer or client asks; `request_id` is the network's, unique among those unanswered."""
+        self._executor.step(RequestReceived(request_id=request_id, request=request), now_ms)
+
+    def requester_gone(self, request_id: int, now_ms: int) -> None:
+        """The connection that a request came on is broken; its answer is not needed any more."""
+        self._executor.step(RequesterGone(request_id=request_id), now_ms)
+
+    def receive_response(self, request_id: int, response: Response, now_ms: int) -> None:
+        """The answer to a request of ours."""
+        if request_id & 1 == _HOST:
+            self._executor.step(
+                ResponseReceived(request_id=request_id >> 1, response=response), now_ms
+            )
+            return
+        if type(response) is RegisterBrokerResponse:
+            self._registered_version = response.version
+        self._step_session(
+            session_ev.ResponseReceived(request_id=request_id >> 1, response=response),  # type: ignore[arg-type]
+            now_ms,
+        )
+
+    def request_failed(self, request_id: int, now_ms: int) -> None:
+        """A request of ours will not be answered: its connection broke."""
+        if request_id & 1 == _HOST:
+            self._executor.step(RequestFailed(request_id=request_id >> 1), now_ms)
+        else:
+            self._step_session(session_ev.RequestFailed(request_id=request_id >> 1), now_ms)
+
+    def flush_completed(
+        self,
+        topic_partition: TopicPartition,
+        log: ReplicatedLog,
+        now_ms: int,
+        error: ReplogError | None = None,
+    ) -> None:
+        """A sync that the flush scheduler was asked for is done, or has failed with `error`."""
+        if self.store.get(topic_partition) is not log:
+            return  # deleted or replaced meanwhile
+        if error is None:
+            self._executor.step(LogFlushed(topic_partition=topic_partition), now_ms)
+        else:
+            self._executor.step(
+                LogUnavailable(topic_partition=topic_partition, error=error), now_ms
+            )
+
+    def tick(self, now_ms: int) -> None:
+        """Time has passed; call when `next_deadline_ms` has come, harmless at any other time."""
+        deadline = self.host.next_deadline_ms
+        if deadline is not None and deadline <= now_ms:
+            self._executor.step(_HOST_TICK, now_ms)
+        deadline = self.session.next_deadline_ms
+        if deadline is not None and deadline <= now_ms:
+            self._step_session(_SESSION_TICK, now_ms)
+
+    def shut_down(self, now_ms: int) -> None:
+        """Ask the controller to move leaderships away first; `ended` says when to `close`."""
+        self._step_session(session_ev.ShutdownWanted(), now_ms)
+
+    def close(self) -> None:
+        """Flush and close the logs and mark the directory clean. Raises StorageError."""
+        self.store.close(self.broker_epoch)
+
+    def _step_host(self, event: Event, now_ms: int) -> list[Effect]:
+        if type(event) is LogUnavailable and event.damaged:
+            damaged = session_ev.ReplicaDamaged(topic_partition=event.topic_partition)
+            self._step_session(damaged, now_ms)
+        return self.host.step(event, now_ms)
+
+    def _step_session(self, event: session_ev.SessionEvent, now_ms: int) -> None:
+        self._carry_out(self.session.step(event, now_ms), now_ms)
+
+    def _carry_out(self, effects: list[session_fx.SessionEffect], now_ms: int) -> None:
+        for effect in effects:
+            match effect:
+                case session_fx.SendToController():
+                    self._network.send_to_controller(
+                        effect.request_id << 1 | _SESSION, effect.request
+                    )
+                case session_fx.SetBrokerEpoch():
+                    self.broker_epoch = effect.broker_epoch
+                    self._executor.step(BrokerRegistered(broker_epoch=effect.broker_epoch), now_ms)
+                case session_fx.ApplyMetadata():
+                    self._apply_metadata(effect.delta, now_ms)
+                case session_fx.SessionEnded():
+                    self.ended = effect
+
+    def _apply_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
+        """Open the logs that the delta names, before the replicas hear of it."""
+        for registration in delta.partitions:
+            if self.broker_id not in registration.replicas:
+                continue
+            try:
+                self.store.open(registration)
+            except StorageError as error:
+                unavailable = LogUnavailable(
+                    topic_partition=registration.topic_partition,
+                    error=error,
+                    damaged=isinstance(error, DAMAGE),
+                )
+                self._executor.step(unavailable, now_ms)
+        self._executor.step(MetadataChanged(delta=delta), now_ms)
+        if self._registered_version is not None and delta.version >= self._registered_version:
+            self._registered_version = None
+            self.store.set_aside_strays(self._is_held)
+
+    def _is_held(self, topic_partition: TopicPartition) -> bool:
+        registration = self.host.registration(topic_partition)
+        return registration is not None and self.broker_id in registration.replicas

@@ -1,0 +1,48 @@
+"""What happened to a broker's partitions, for whoever asks afterwards; bounded, oldest first out."""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from replog.replication.incidents import Incident
+    from replog.types import TopicPartition
+
+ENTRIES_MAX = 10_000
+
+
+class JournalEntry(NamedTuple):
+    """An incident, where it was seen and when (`at_ms`, the broker's monotonic time)."""
+
+    broker_id: int | None
+    at_ms: int
+    incident: Incident
+
+
+class Journal:
+    """The latest incidents of one broker, or of the controller."""
+
+    def __init__(self, broker_id: int | None = None, entries_max: int = ENTRIES_MAX) -> None:
+        self.broker_id = broker_id
+        self._entries: collections.deque[JournalEntry] = collections.deque(maxlen=entries_max)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[JournalEntry]:
+        return iter(tuple(self._entries))
+
+    def add(self, incident: Incident, now_ms: int) -> None:
+        self._entries.append(JournalEntry(self.broker_id, now_ms, incident))
+
+    def incidents(self, topic_partition: TopicPartition | None = None) -> list[JournalEntry]:
+        """Entries of one partition, or of all, oldest first."""
+        return [
+            entry
+            for entry in self._entries
+            if topic_partition is None
+            or getattr(entry.incident, "topic_partition", None) == topic_partition
+        ]

@@ -1,0 +1,142 @@
+"""What a broker needs of the world around it: a log store, a network, a place that syncs files.
+
+`BrokerNode` is driven by one caller at a time and never waits, so the same class runs over files
+and asyncio, and over a simulated disk, network and clock. Time comes in with each call as `now_ms`
+(monotonic); the stores and logs keep the calendar's time for records themselves.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol
+
+from replog.replication.log_view import LogView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from replog.messages import (
+        ControllerRequest,
+        PartitionRequest,
+        PartitionResponse,
+        RawBatches,
+        ReplicaState,
+    )
+    from replog.registrations import PartitionRegistration
+    from replog.types import TopicPartition
+
+
+class AppendedRange(Protocol):
+    """Where an append has gone: [base_offset, last_offset]."""
+
+    @property
+    def base_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    @property
+    def log_append_time_ms(self) -> int:
+        """-1 where the records keep their producer's time."""
+
+    @property
+    def duplicate(self) -> bool:
+        """Whether the producer had sent the batch before: the offsets are those of then."""
+
+
+class ReplicatedLog(LogView, Protocol):
+    """A log as the executor drives it. Every method raises ReplogError, and only that."""
+
+    def append_as_leader(self, batches: RawBatches, leader_epoch: int) -> AppendedRange:
+        """Append in memory order, not synced: syncing is the flush scheduler's."""
+
+    def append_as_follower(self, batches: RawBatches) -> Any: ...
+
+    def assign_epoch(self, leader_epoch: int, start_offset: int) -> Any:
+        """Durable on return."""
+
+    def read(self, start_offset: int, max_bytes: int, end_offset: int) -> RawBatches:
+        """Batches below `end_offset` from the one that holds `start_offset` on; has a length.
+
+        About `max_bytes`: the last batch may be cut there, the first never is.
+        """
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> Sequence[Any]: ...
+
+    def set_high_watermark(self, offset: int) -> Any: ...
+
+    def truncate_to(self, offset: int) -> Any: ...
+
+    def truncate_fully_and_start_at(self, offset: int) -> Any: ...
+
+    def truncate_prefix_to(self, offset: int) -> Any:
+        """Raise the log start to `offset`."""
+
+
+class LogStore(Protocol):
+    """The logs of one broker. Methods raise StorageError where a log or the disk is to blame."""
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The epoch in the clean-shutdown marker that was found at start; NO_BROKER_EPOCH: none."""
+
+    def replica_states(self) -> tuple[ReplicaState, ...]:
+        """Every log as it was found at start, damaged ones too."""
+
+    def get(self, topic_partition: TopicPartition) -> ReplicatedLog | None:
+        """The open log; None where there is none, or one that cannot be used."""
+
+    def open(self, registration: PartitionRegistration) -> ReplicatedLog:
+        """The partition's log, created if there is none; one of another topic id is deleted first.
+
+        Raises CorruptBatchError or CorruptFileError for a damaged one, each time it is asked.
+        """
+
+    def set_aside(self, topic_partition: TopicPartition) -> ReplicatedLog:
+        """Move the log's files aside, keeping them, and begin an empty one of the same topic id."""
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        """Delete the log's files, also of a damaged one; nothing where there is none."""
+
+    def set_aside_strays(self, held: Callable[[TopicPartition], bool]) -> None:
+        """Move aside, never deleting them, the logs of partitions that are not `held` any more."""
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Persist the high watermark of every log."""
+
+    def close(self, broker_epoch: int) -> None:
+        """Flush and close everything, leaving the clean-shutdown marker with `broker_epoch`."""
+
+
+class Network(Protocol):
+    """Where requests go, and answers to requests. Each call returns at once.
+
+    Ids are the sender's. An answer comes back by `BrokerNode.receive_response` under the same id; a
+    broken connection by `request_failed`, for each request that was waiting on it.
+    """
+
+    def send_to_broker(self, request_id: int, to: int, request: PartitionRequest) -> None: ...
+
+    def send_to_controller(self, request_id: int, request: ControllerRequest) -> None: ...
+
+    def respond(self, request_id: int, response: PartitionResponse) -> None:
+        """Answer the request that `BrokerNode.receive_request` brought under this id."""
+
+
+class FlushScheduler(Protocol):
+    """Where files are synced without making the broker wait (flush.mode=commit)."""
+
+    def flush(self, topic_partition: TopicPartition, log: ReplicatedLog) -> None:
+        """See that all that `log` holds now is synced, then call `BrokerNode.flush_completed`.
+
+        Flushes of one log may be shared: one sync answers all that were asked before it began.
+        """
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ports:
+    """All of them together, for one broker."""
+
+    store: LogStore
+    network: Network
+    flushes: FlushScheduler
