@@ -11,11 +11,17 @@ Shapes follow Kafka's Fetch, Produce, ListOffsets, DeleteRecords and AlterPartit
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset, Isolation, TopicPartition
+from replog.types import (
+    NO_LEADER_EPOCH,
+    UNKNOWN_OFFSET,
+    EpochEndOffset,
+    Isolation,
+    TopicPartition,
+    frozen,
+)
 
 if TYPE_CHECKING:
     import uuid
@@ -102,10 +108,7 @@ class OffsetSpec(enum.IntEnum):
     EARLIEST = -2
 
 
-_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-
-
-@_frozen
+@frozen
 class FetchPartition:
     """One partition of a fetch.
 
@@ -121,7 +124,7 @@ class FetchPartition:
     max_bytes: int = FETCH_PARTITION_BYTES_MAX
 
 
-@_frozen
+@frozen
 class FetchRequest:
     """Ask for records of many partitions; waits up to `wait_ms_max` for `min_bytes` of them.
 
@@ -143,7 +146,7 @@ class FetchRequest:
     forgotten: tuple[TopicPartition, ...] = ()
 
 
-@_frozen
+@frozen
 class LogRead:
     """Records that the shell puts in place of this value when it sends a response.
 
@@ -157,7 +160,7 @@ class LogRead:
     read_committed: bool = False
 
 
-@_frozen
+@frozen
 class FetchedPartition:
     """Records, or a diverging epoch, or an error; never two of them."""
 
@@ -173,7 +176,7 @@ class FetchedPartition:
     records: RawBatches | LogRead | None = None
 
 
-@_frozen
+@frozen
 class FetchResponse:
     """In a session: only the partitions that have something to say."""
 
@@ -182,7 +185,7 @@ class FetchResponse:
     session_id: int = NO_SESSION
 
 
-@_frozen
+@frozen
 class ProduceRequest:
     """Append whole batches, per partition; wait up to `timeout_ms` for what `acks` asks."""
 
@@ -191,7 +194,7 @@ class ProduceRequest:
     timeout_ms: int = 30000
 
 
-@_frozen
+@frozen
 class ProducedPartition:
     """Records are at [base_offset, last_offset], or `error` and `message` say why not."""
 
@@ -207,14 +210,14 @@ class ProducedPartition:
     """What the acknowledgement vouches for; None where there is none."""
 
 
-@_frozen
+@frozen
 class ProduceResponse:
     """In the order of the request's partitions."""
 
     partitions: tuple[ProducedPartition, ...]
 
 
-@_frozen
+@frozen
 class ListOffsetsRequest:
     """Where does the log start or end, or which offset is at a time: `timestamp` ms or OffsetSpec.
 
@@ -228,7 +231,7 @@ class ListOffsetsRequest:
     isolation: Isolation = Isolation.HIGH_WATERMARK
 
 
-@_frozen
+@frozen
 class ListOffsetsResponse:
     """`offset` is UNKNOWN_OFFSET where no record is that late."""
 
@@ -239,7 +242,7 @@ class ListOffsetsResponse:
     leader_epoch: int = NO_LEADER_EPOCH
 
 
-@_frozen
+@frozen
 class DeleteRecordsRequest:
     """Drop the records below each offset (-1: the high watermark); waits for live replicas."""
 
@@ -247,7 +250,7 @@ class DeleteRecordsRequest:
     timeout_ms: int = 30000
 
 
-@_frozen
+@frozen
 class DeletedRecords:
     """`low_watermark`: the smallest log start of all live replicas."""
 
@@ -256,14 +259,14 @@ class DeletedRecords:
     low_watermark: int = UNKNOWN_OFFSET
 
 
-@_frozen
+@frozen
 class DeleteRecordsResponse:
     """In the order of the request's partitions."""
 
     partitions: tuple[DeletedRecords, ...]
 
 
-@_frozen
+@frozen
 class IsrProposal:
     """A leader's wish for its in-sync set: (broker id, the broker epoch it knows, or -1)."""
 
@@ -274,7 +277,7 @@ class IsrProposal:
     isr: tuple[tuple[int, int], ...]
 
 
-@_frozen
+@frozen
 class AlterPartitionRequest:
     """A broker's proposals for partitions that it leads; one such request in flight (KIP-497)."""
 
@@ -283,7 +286,7 @@ class AlterPartitionRequest:
     proposals: tuple[IsrProposal, ...]
 
 
-@_frozen
+@frozen
 class IsrDecision:
     """What is registered now, or why the proposal was refused."""
 
@@ -295,7 +298,7 @@ class IsrDecision:
     partition_epoch: int = -1
 
 
-@_frozen
+@frozen
 class AlterPartitionResponse:
     """Top-level error, or a decision for each proposal in its order."""
 
@@ -303,7 +306,7 @@ class AlterPartitionResponse:
     decisions: tuple[IsrDecision, ...] = ()
 
 
-@_frozen
+@frozen
 class ReplicaState:
     """How a starting broker finds one of its logs; `damaged`: corrupt below the recovery point."""
 
@@ -314,7 +317,7 @@ class ReplicaState:
     damaged: bool = False
 
 
-@_frozen
+@frozen
 class RegisterBrokerRequest:
     """A broker that has started asks for its epoch.
 
@@ -329,7 +332,7 @@ class RegisterBrokerRequest:
     replicas: tuple[ReplicaState, ...] = ()
 
 
-@_frozen
+@frozen
 class RegisterBrokerResponse:
     """The broker stays fenced until a heartbeat says that it has caught up with `version`."""
 
@@ -338,7 +341,7 @@ class RegisterBrokerResponse:
     version: int = 0
 
 
-@_frozen
+@frozen
 class HeartbeatRequest:
     """`version`: metadata the broker has applied. `want_shut_down`: move my leaderships away."""
 
@@ -350,7 +353,7 @@ class HeartbeatRequest:
     """Replicas found corrupt below their recovery point since the broker registered."""
 
 
-@_frozen
+@frozen
 class HeartbeatResponse:
     """`should_shut_down`: nothing is led by the broker any more, it may stop."""
 
@@ -359,7 +362,7 @@ class HeartbeatResponse:
     should_shut_down: bool = False
 
 
-@_frozen
+@frozen
 class MetadataFetchRequest:
     """Ask for the changes after `version`; waits up to `wait_ms_max` for one."""
 
@@ -368,14 +371,14 @@ class MetadataFetchRequest:
     wait_ms_max: int = 500
 
 
-@_frozen
+@frozen
 class MetadataFetchResponse:
     """The changes in order, without a gap; the first may stand for all before it."""
 
     deltas: tuple[MetadataDelta, ...] = ()
 
 
-@_frozen
+@frozen
 class CreateTopicRequest:
     """`assignment` lists the replicas of each partition; None leaves the placement to us."""
 
@@ -386,7 +389,7 @@ class CreateTopicRequest:
     config: TopicConfig | None = None
 
 
-@_frozen
+@frozen
 class CreateTopicResponse:
     """Answered when it is decided; brokers learn of it by their metadata."""
 
@@ -396,14 +399,14 @@ class CreateTopicResponse:
     version: int = 0
 
 
-@_frozen
+@frozen
 class DeleteTopicRequest:
     """Forget a topic and delete its files on every broker."""
 
     topic: str
 
 
-@_frozen
+@frozen
 class DeleteTopicResponse:
     """Answered when it is decided."""
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar, dataclass_transform
 
 from replog.errors import UsageError
 
@@ -15,6 +16,20 @@ NO_LEADER_EPOCH = -1
 
 _PARTITION = re.compile(r"[0-9]{1,10}\Z")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+
+_Kind = TypeVar("_Kind")
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def frozen(kind: type[_Kind]) -> type[_Kind]:
+    """A dataclass that never changes, with slots, made by keyword."""
+    return dataclasses.dataclass(frozen=True, slots=True, kw_only=True)(kind)
+
+
+@dataclass_transform(frozen_default=True)
+def frozen_positional(kind: type[_Kind]) -> type[_Kind]:
+    """Likewise, made by position or keyword: for values of few fields."""
+    return dataclasses.dataclass(frozen=True, slots=True)(kind)
 
 
 class Codec(enum.IntEnum):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, TypeAlias
+
+from replog.types import frozen_positional
 
 if TYPE_CHECKING:
     from replog.controller.incidents import Incident
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
     )
     from replog.registrations import MetadataDelta
 
-_frozen = dataclasses.dataclass(frozen=True, slots=True)
 
-
-@_frozen
+@frozen_positional
 class Respond:
     """Answer the controller's RequestReceived of this id, once."""
 
@@ -27,14 +26,14 @@ class Respond:
     response: ControllerResponse
 
 
-@_frozen
+@frozen_positional
 class Report:
     """Tell operators what the controller saw or decided, and why."""
 
     incident: Incident
 
 
-@_frozen
+@frozen_positional
 class SendToController:
     """Ask the controller; answered by ResponseReceived or RequestFailed, or not at all."""
 
@@ -42,21 +41,21 @@ class SendToController:
     request: RegisterBrokerRequest | HeartbeatRequest | MetadataFetchRequest
 
 
-@_frozen
+@frozen_positional
 class SetBrokerEpoch:
     """The broker is registered; it acts under this epoch, and writes it into its clean marker."""
 
     broker_epoch: int
 
 
-@_frozen
+@frozen_positional
 class ApplyMetadata:
     """The next delta of the metadata; the session counts it as applied when this is carried out."""
 
     delta: MetadataDelta
 
 
-@_frozen
+@frozen_positional
 class SessionEnded:
     """Nothing more comes of this session.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, TypeAlias
+
+from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
     from replog.messages import ControllerRequest, ControllerResponse
     from replog.types import TopicPartition
 
-_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 
-
-@_frozen
+@frozen
 class RequestReceived:
     """A broker or a client asks; `request_id` is the caller's, unique among those unanswered."""
 
@@ -22,7 +21,7 @@ class RequestReceived:
     request: ControllerRequest
 
 
-@_frozen
+@frozen
 class ConnectionLost:
     """All connections of a broker were reset, as those of a dead process are.
 
@@ -32,12 +31,12 @@ class ConnectionLost:
     broker_id: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen_positional
 class Tick:
     """Time has passed: whatever was due by now is done. See `next_deadline_ms`."""
 
 
-@_frozen
+@frozen
 class ResponseReceived:
     """The answer to the session's SendToController of this id."""
 
@@ -45,19 +44,19 @@ class ResponseReceived:
     response: ControllerResponse
 
 
-@_frozen
+@frozen
 class RequestFailed:
     """The session's request got no answer: its connection broke, or could not be made."""
 
     request_id: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen_positional
 class ShutdownWanted:
     """The broker wants to stop, and asks that its leaderships be moved away first."""
 
 
-@_frozen
+@frozen
 class ReplicaDamaged:
     """A log of this broker was found corrupt while it runs; the controller must hear of it."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import TYPE_CHECKING, TypeAlias
+
+from replog.types import frozen
 
 if TYPE_CHECKING:
     import uuid
 
     from replog.types import TopicPartition
-
-_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 
 
 class FenceCause(enum.Enum):
@@ -33,7 +32,7 @@ class ElectionCause(enum.Enum):
     UNCLEAN = "no in-sync replica is left, and the topic allows any (records may be lost)"
 
 
-@_frozen
+@frozen
 class BrokerRegistered:
     """A broker has a new epoch; `unclean`: it stopped without its marker, tails may be lost."""
 
@@ -43,7 +42,7 @@ class BrokerRegistered:
     unclean: bool
 
 
-@_frozen
+@frozen
 class BrokerFenced:
     """Its replicas neither lead nor are in sync from now on."""
 
@@ -54,7 +53,7 @@ class BrokerFenced:
     """Time since its last heartbeat."""
 
 
-@_frozen
+@frozen
 class BrokerUnfenced:
     """It takes part again."""
 
@@ -62,7 +61,7 @@ class BrokerUnfenced:
     broker_epoch: int
 
 
-@_frozen
+@frozen
 class LeaderElected:
     """A partition has a new leader; `unclean` elections may have lost records."""
 
@@ -74,7 +73,7 @@ class LeaderElected:
     cause: ElectionCause
 
 
-@_frozen
+@frozen
 class PartitionOffline:
     """No replica may lead; `waiting_for` would do, any of them unless `needed` are."""
 
@@ -87,7 +86,7 @@ class PartitionOffline:
     damaged: tuple[int, ...]
 
 
-@_frozen
+@frozen
 class InSyncSetChanged:
     """The controller took replicas out, or granted a leader's proposal."""
 
@@ -99,7 +98,7 @@ class InSyncSetChanged:
     """The leader; None where the controller itself decided."""
 
 
-@_frozen
+@frozen
 class TopicCreated:
     """A topic came to be."""
 
@@ -108,7 +107,7 @@ class TopicCreated:
     partitions: int
 
 
-@_frozen
+@frozen
 class TopicDeleted:
     """A topic is gone; brokers delete its files when they hear of it."""
 

@@ -6,9 +6,10 @@ the completion events of `events`; any other failure of a log is told as LogUnav
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import TYPE_CHECKING, TypeAlias
+
+from replog.types import frozen_positional
 
 if TYPE_CHECKING:
     from replog.messages import (
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from replog.replication.incidents import Incident
     from replog.types import TopicPartition
 
-_frozen = dataclasses.dataclass(frozen=True, slots=True)
-
 
 class TruncationCause(enum.Enum):
     """Why a follower cuts its log."""
@@ -31,7 +30,7 @@ class TruncationCause(enum.Enum):
     OUT_OF_RANGE = "our log does not overlap the leader's"
 
 
-@_frozen
+@frozen_positional
 class AssignEpoch:
     """Record that `leader_epoch` starts at `start_offset`, durably, before its first append."""
 
@@ -40,7 +39,7 @@ class AssignEpoch:
     start_offset: int
 
 
-@_frozen
+@frozen_positional
 class AppendAsLeader:
     """Append, assigning offsets and the epoch; answered by LeaderAppendCompleted or -Failed."""
 
@@ -50,7 +49,7 @@ class AppendAsLeader:
     leader_epoch: int
 
 
-@_frozen
+@frozen_positional
 class AppendAsFollower:
     """Append as they are; answered by FollowerAppendCompleted or FollowerAppendFailed."""
 
@@ -58,7 +57,7 @@ class AppendAsFollower:
     batches: RawBatches
 
 
-@_frozen
+@frozen_positional
 class TruncateLog:
     """Keep offsets `< offset`, and cut the epoch cache there even if no bytes go (KAFKA-10706)."""
 
@@ -67,7 +66,7 @@ class TruncateLog:
     cause: TruncationCause
 
 
-@_frozen
+@frozen_positional
 class TruncateFullyAndStartAt:
     """Drop all records and restart the empty log at `offset`."""
 
@@ -76,7 +75,7 @@ class TruncateFullyAndStartAt:
     cause: TruncationCause
 
 
-@_frozen
+@frozen_positional
 class SetHighWatermark:
     """Offsets below `high_watermark` are committed."""
 
@@ -84,7 +83,7 @@ class SetHighWatermark:
     high_watermark: int
 
 
-@_frozen
+@frozen_positional
 class AdvanceLogStart:
     """Offsets below `log_start_offset` are no longer readable."""
 
@@ -92,14 +91,14 @@ class AdvanceLogStart:
     log_start_offset: int
 
 
-@_frozen
+@frozen_positional
 class FlushLog:
     """Sync what is appended (flush.mode=commit); answered by LogFlushed, not at once."""
 
     topic_partition: TopicPartition
 
 
-@_frozen
+@frozen_positional
 class SetAsideLog:
     """Move the damaged log's files aside, never deleting them (C4), and begin an empty log.
 
@@ -109,19 +108,19 @@ class SetAsideLog:
     topic_partition: TopicPartition
 
 
-@_frozen
+@frozen_positional
 class DeleteLog:
     """The partition was deleted or moved away: delete this replica's files."""
 
     topic_partition: TopicPartition
 
 
-@_frozen
+@frozen_positional
 class CheckpointHighWatermarks:
     """Write every log's high watermark to the checkpoint file."""
 
 
-@_frozen
+@frozen_positional
 class SendRequest:
     """Ask broker `to`; answered by ResponseReceived or RequestFailed, or not at all."""
 
@@ -130,7 +129,7 @@ class SendRequest:
     request: PartitionRequest
 
 
-@_frozen
+@frozen_positional
 class SendToController:
     """Ask the controller; answered by ResponseReceived or RequestFailed, or not at all."""
 
@@ -138,7 +137,7 @@ class SendToController:
     request: AlterPartitionRequest
 
 
-@_frozen
+@frozen_positional
 class Respond:
     """Answer the RequestReceived of this id, once. A `LogRead` in it becomes records first."""
 
@@ -148,7 +147,7 @@ class Respond:
     """Of all records together, where the response carries reads."""
 
 
-@_frozen
+@frozen_positional
 class Report:
     """Tell operators what happened and why."""
 

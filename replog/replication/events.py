@@ -7,8 +7,9 @@ time: `LogFlushed` may come at any later step.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, TypeAlias
+
+from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
     from replog.errors import ReplogError
@@ -16,17 +17,15 @@ if TYPE_CHECKING:
     from replog.registrations import MetadataDelta
     from replog.types import TopicPartition
 
-_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 
-
-@_frozen
+@frozen
 class BrokerRegistered:
     """The controller gave this broker its epoch; it travels in our fetches and proposals."""
 
     broker_epoch: int
 
 
-@_frozen
+@frozen
 class MetadataChanged:
     """The controller's decisions, in order of version.
 
@@ -37,7 +36,7 @@ class MetadataChanged:
     delta: MetadataDelta
 
 
-@_frozen
+@frozen
 class LogUnavailable:
     """This replica's log cannot be used; `damaged` where its bytes below the recovery point are."""
 
@@ -46,14 +45,14 @@ class LogUnavailable:
     damaged: bool = False
 
 
-@_frozen
+@frozen
 class LogReplaced:
     """SetAsideLog is done: a new empty log stands in its place."""
 
     topic_partition: TopicPartition
 
 
-@_frozen
+@frozen
 class RequestReceived:
     """A peer or a client asks; `request_id` is the caller's, unique among those unanswered."""
 
@@ -61,14 +60,14 @@ class RequestReceived:
     request: PartitionRequest
 
 
-@_frozen
+@frozen
 class RequesterGone:
     """Nobody waits for the answer to `request_id` any more."""
 
     request_id: int
 
 
-@_frozen
+@frozen
 class ResponseReceived:
     """The answer to our SendRequest of this id."""
 
@@ -76,14 +75,14 @@ class ResponseReceived:
     response: Response
 
 
-@_frozen
+@frozen
 class RequestFailed:
     """Our request got no answer: its connection broke, or could not be made."""
 
     request_id: int
 
 
-@_frozen
+@frozen
 class LeaderAppendCompleted:
     """AppendAsLeader is done: the batches are at [base_offset, last_offset].
 
@@ -98,7 +97,7 @@ class LeaderAppendCompleted:
     duplicate: bool = False
 
 
-@_frozen
+@frozen
 class LeaderAppendFailed:
     """AppendAsLeader was refused; nothing was appended."""
 
@@ -107,14 +106,14 @@ class LeaderAppendFailed:
     error: ReplogError
 
 
-@_frozen
+@frozen
 class FollowerAppendCompleted:
     """AppendAsFollower is done; the log's end has moved."""
 
     topic_partition: TopicPartition
 
 
-@_frozen
+@frozen
 class FollowerAppendFailed:
     """AppendAsFollower was refused; nothing was appended."""
 
@@ -122,21 +121,21 @@ class FollowerAppendFailed:
     error: ReplogError
 
 
-@_frozen
+@frozen
 class TruncationCompleted:
     """TruncateLog or TruncateFullyAndStartAt is done."""
 
     topic_partition: TopicPartition
 
 
-@_frozen
+@frozen
 class LogFlushed:
     """FlushLog is done: the log's synced_end_offset has moved."""
 
     topic_partition: TopicPartition
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@frozen_positional
 class Tick:
     """Time has passed: whatever was due by now is done. See `next_deadline_ms`."""
 

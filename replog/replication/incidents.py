@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from typing import TYPE_CHECKING, TypeAlias
+
+from replog.types import frozen
 
 if TYPE_CHECKING:
     from replog.messages import ErrorCode
     from replog.replication.effects import TruncationCause
     from replog.types import TopicPartition
-
-_frozen = dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 
 
 class IsrCause(enum.Enum):
@@ -30,7 +29,7 @@ class IsrStage(enum.Enum):
     REFUSED = "refused"
 
 
-@_frozen
+@frozen
 class ReplicaLag:
     """How far behind the leader a replica is, as the leader sees it."""
 
@@ -44,7 +43,7 @@ class ReplicaLag:
     in_isr: bool
 
 
-@_frozen
+@frozen
 class IsrChanged:
     """The in-sync set grew or shrank, or a wish for it was refused."""
 
@@ -61,7 +60,7 @@ class IsrChanged:
     error: ErrorCode | None = None
 
 
-@_frozen
+@frozen
 class LogTruncated:
     """A follower gave up offsets [new_end_offset, old_end_offset)."""
 
@@ -74,7 +73,7 @@ class LogTruncated:
     high_watermark: int
 
 
-@_frozen
+@frozen
 class Fenced:
     """A request or an order was refused for its epoch, here or by a peer (`by_peer`)."""
 
@@ -86,7 +85,7 @@ class Fenced:
     by_peer: bool = False
 
 
-@_frozen
+@frozen
 class ProduceRefused:
     """A produce was refused, timed out, or lost its leader while it waited."""
 
@@ -100,7 +99,7 @@ class ProduceRefused:
     held_back_by: tuple[ReplicaLag, ...] = ()
 
 
-@_frozen
+@frozen
 class ReplicaFailed:
     """A replica stopped following, or its log cannot be used; `message` names offsets or files."""
 
@@ -109,7 +108,7 @@ class ReplicaFailed:
     message: str
 
 
-@_frozen
+@frozen
 class LeadershipChanged:
     """This broker's role for a partition changed."""
 
@@ -127,7 +126,7 @@ Incident: TypeAlias = (
 )
 
 
-@_frozen
+@frozen
 class Uncommitted:
     """Why `offset` is not committed: the replicas that hold it back, and the floor not met."""
 

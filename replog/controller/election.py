@@ -1,0 +1,90 @@
+"""Who may lead a partition: a pure function of what the controller knows (facts 11.3).
+
+`holders` is a superset of the in-sync set: the replicas that hold all that is committed. While the
+in-sync set has at least `min_insync_replicas` members it is the in-sync set. When that shrinks
+below the floor the high watermark stands still, so those that left keep holding all that is
+committed, and stay holders until the set is large enough again (KIP-966 calls them eligible).
+
+A replica back from an unclean stop may have lost its tail. Of any `min_insync_replicas` holders at
+most all but one have (contract C2), so among that many the longest log, compared by (epoch of its
+last record, end offset), still holds all that is committed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from replog.controller.incidents import ElectionCause
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogEnd:
+    """How long a replica's log was when its broker registered; the larger one holds more."""
+
+    latest_epoch: int
+    log_end_offset: int
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """What logs are compared by."""
+        return (self.latest_epoch, self.log_end_offset)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Elected:
+    """The winner, and the in-sync set that its leadership begins with."""
+
+    leader_id: int
+    isr: tuple[int, ...]
+    cause: ElectionCause
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Candidates:
+    """What is known of a partition's replicas.
+
+    Invariant: isr is a subset of holders, holders of replicas; unclean and damaged are disjoint.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    holders: frozenset[int]
+    unclean: Mapping[int, LogEnd]
+    """Holders that came back from an unclean stop, and how long their logs were then."""
+    damaged: frozenset[int]
+    min_insync_replicas: int
+    unclean_leader_election: bool
+
+
+def elect(candidates: Candidates, is_live: Callable[[int], bool]) -> Elected | None:
+    """The replica that may lead, by what vouches for it; None if none may."""
+    sound = [
+        replica
+        for replica in candidates.replicas
+        if is_live(replica) and replica not in candidates.damaged
+    ]
+    for replica in sound:
+        if replica in candidates.isr and replica not in candidates.unclean:
+            return Elected(replica, candidates.isr, ElectionCause.IN_SYNC)
+    for replica in sound:
+        if replica in candidates.holders and replica not in candidates.unclean:
+            return Elected(replica, (replica,), ElectionCause.HOLDS_ALL_COMMITTED)
+    longest = _longest(candidates)
+    for replica in sound:
+        if replica in longest:
+            return Elected(replica, (replica,), ElectionCause.LONGEST)
+    if candidates.unclean_leader_election and sound:
+        return Elected(sound[0], (sound[0],), ElectionCause.UNCLEAN)
+    return None
+
+
+def _longest(candidates: Candidates) -> list[int]:
+    """Unclean holders with the largest log, where enough of them are back to vouch together."""
+    needed = min(candidates.min_insync_replicas, len(candidates.holders))
+    if len(candidates.unclean) < needed:
+        return []
+    largest = max(end.rank for end in candidates.unclean.values())
+    return [
+        replica for replica in candidates.unclean if candidates.unclean[replica].rank == largest
+    ]

@@ -1,0 +1,151 @@
+"""What a new topic must be like: Kafka's rules and error codes, with a sentence (facts 11.8)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from replog.controller.placement import UsableBroker
+from replog.messages import CreateTopicRequest, ErrorCode
+from replog.registrations import TopicConfig
+
+NAME_LENGTH_MAX = 249
+PARTITIONS_MAX = 10_000
+DEFAULT = -1
+_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+class Refusal(NamedTuple):
+    """Why a request is refused; nothing is changed by it."""
+
+    error: ErrorCode
+    message: str
+
+
+def check_name(topic: str, existing: Collection[str]) -> Refusal | None:
+    """Whether a topic may have this name beside the existing ones."""
+    invalid = ErrorCode.INVALID_TOPIC_EXCEPTION
+    if topic in {"", ".", ".."}:
+        return Refusal(invalid, f"expected a topic name, found {topic!r}; choose another")
+    if len(topic) > NAME_LENGTH_MAX:
+        return Refusal(
+            invalid,
+            f"expected a topic name of at most {NAME_LENGTH_MAX} characters, found {len(topic)}; "
+            f"choose a shorter one",
+        )
+    if not _NAME.match(topic):
+        return Refusal(
+            invalid,
+            f"expected a topic name of a-z A-Z 0-9 . _ -, found {topic!r}; choose another",
+        )
+    if topic in existing:
+        return Refusal(
+            ErrorCode.TOPIC_ALREADY_EXISTS,
+            f"expected a new topic, but {topic!r} exists; delete it first or choose another name",
+        )
+    if "." in topic or "_" in topic:
+        folded = topic.replace(".", "_")
+        for other in sorted(existing):
+            if other.replace(".", "_") == folded:
+                return Refusal(
+                    invalid,
+                    f"expected a name that differs in more than . and _ (metrics fold them), but "
+                    f"{topic!r} collides with {other!r}; choose another",
+                )
+    return None
+
+
+def check_config(config: TopicConfig) -> Refusal | None:
+    """Whether the topic's own options can be kept; its log's options check themselves."""
+    floor = config.min_insync_replicas
+    if floor < 1:
+        return Refusal(
+            ErrorCode.INVALID_CONFIG,
+            f"expected min_insync_replicas >= 1, found {floor}; give at least 1",
+        )
+    return None
+
+
+def check_counts(request: CreateTopicRequest, brokers: Collection[UsableBroker]) -> Refusal | None:
+    """Whether partitions and replicas can be placed; -1 asks for the default, 1."""
+    partitions = request.partitions
+    if partitions != DEFAULT and not 0 < partitions <= PARTITIONS_MAX:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"expected 1 to {PARTITIONS_MAX} partitions (or -1 for the default), found "
+            f"{partitions}; create fewer at a time",
+        )
+    factor = request.replication_factor
+    if factor != DEFAULT and factor <= 0:
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"expected a replication factor >= 1 (or -1 for the default), found {factor}",
+        )
+    if max(factor, 1) > len(brokers):
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"expected a replication factor of at most {len(brokers)}, the number of registered "
+            f"brokers, found {max(factor, 1)}; add brokers or ask for fewer replicas",
+        )
+    if all(broker.fenced for broker in brokers):
+        return Refusal(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "expected a live broker for the first replica, but all brokers are fenced; "
+            "try again when one is up",
+        )
+    return None
+
+
+def check_assignment(
+    request: CreateTopicRequest, brokers: Mapping[int, UsableBroker]
+) -> Refusal | None:
+    """Whether a manual assignment can be kept."""
+    assignment = request.assignment or ()
+    wrong = ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    if not assignment:
+        return Refusal(wrong, "expected replicas for at least one partition, found none")
+    if len(assignment) > PARTITIONS_MAX:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"expected at most {PARTITIONS_MAX} partitions, found {len(assignment)}",
+        )
+    factor = len(assignment[0])
+    for asked, found, what in (
+        (request.partitions, len(assignment), "partitions"),
+        (request.replication_factor, factor, "replication_factor"),
+    ):
+        if asked not in {DEFAULT, 1, found}:
+            return Refusal(
+                ErrorCode.INVALID_REQUEST,
+                f"expected {what} to be left out beside an assignment, found {asked} where the "
+                f"assignment says {found}; give one of the two",
+            )
+    for partition, replicas in enumerate(assignment):
+        if not replicas:
+            return Refusal(wrong, f"expected replicas for partition {partition}, found none")
+        if len(set(replicas)) != len(replicas):
+            return Refusal(
+                wrong,
+                f"expected each broker once in partition {partition}, found {list(replicas)}",
+            )
+        if len(replicas) != factor:
+            return Refusal(
+                wrong,
+                f"expected {factor} replicas for partition {partition} as for partition 0, found "
+                f"{len(replicas)}: {list(replicas)}",
+            )
+        unknown = [replica for replica in replicas if replica not in brokers]
+        if unknown:
+            return Refusal(
+                wrong,
+                f"expected registered brokers for partition {partition}, found {unknown}; known "
+                f"are {sorted(brokers)}",
+            )
+        if all(brokers[replica].fenced for replica in replicas):
+            return Refusal(
+                wrong,
+                f"expected a live broker among the replicas of partition {partition}, but "
+                f"{list(replicas)} are all fenced; try again when one is up",
+            )
+    return None

@@ -1,0 +1,236 @@
+"""A broker's conversation with the controller: registration, metadata, heartbeats, leaving."""
+
+import pytest
+from tests.controller.conversation import OPTIONS, SESSION_MS, Conversation
+
+from replog.controller.broker_session import (
+    LEAVING_HEARTBEAT_INTERVAL_MS,
+    BrokerSession,
+    SessionState,
+)
+from replog.controller.effects import ApplyMetadata, SendToController, SessionEnded, SetBrokerEpoch
+from replog.controller.events import (
+    ReplicaDamaged,
+    RequestFailed,
+    ResponseReceived,
+    ShutdownWanted,
+    Tick,
+)
+from replog.messages import (
+    ErrorCode,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataFetchRequest,
+    MetadataFetchResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from replog.registrations import BrokerRegistration, MetadataDelta
+from replog.types import TopicPartition
+
+
+def sent(effects, kind=object):
+    """Requests of a kind, with their ids."""
+    return [
+        (effect.request_id, effect.request)
+        for effect in effects
+        if isinstance(effect, SendToController) and isinstance(effect.request, kind)
+    ]
+
+
+@pytest.fixture
+def session():
+    return BrokerSession(1, "run", "rack-a", OPTIONS)
+
+
+def registered(session, now_ms=0, epoch=7):
+    """A session that has its epoch; its metadata fetch is under way."""
+    ((asked, _),) = sent(session.start(-1, (), now_ms))
+    answer = RegisterBrokerResponse(broker_epoch=epoch, version=epoch)
+    return session.step(ResponseReceived(request_id=asked, response=answer), now_ms)
+
+
+def delta(version, *, fenced=False, epoch=7):
+    broker = BrokerRegistration(broker_id=1, broker_epoch=epoch, fenced=fenced)
+    return MetadataDelta(version=version, brokers=(broker,))
+
+
+def running(session, now_ms=0):
+    """A session that is unfenced, with its next fetch under way; returns that fetch's id."""
+    ((fetch, _),) = sent(registered(session, now_ms))
+    answer = MetadataFetchResponse(deltas=(delta(8),))
+    effects = session.step(ResponseReceived(request_id=fetch, response=answer), now_ms)
+    ((fetch, _),) = sent(effects, MetadataFetchRequest)
+    return fetch
+
+
+def test_it_registers_with_what_the_last_run_left(session):
+    ((_, request),) = sent(session.start(5, (), 0))
+    assert request == RegisterBrokerRequest(
+        broker_id=1, incarnation_id="run", previous_broker_epoch=5, rack="rack-a"
+    )
+
+
+def test_its_epoch_is_set_before_it_asks_for_metadata(session):
+    effects = registered(session)
+    assert effects[0] == SetBrokerEpoch(7)
+    ((_, request),) = sent(effects[1:])
+    assert request == MetadataFetchRequest(broker_id=1, version=0)
+
+
+def test_it_says_at_once_that_it_has_caught_up(session):
+    ((fetch, _),) = sent(registered(session))
+    answer = MetadataFetchResponse(deltas=(delta(7, fenced=True),))
+    effects = session.step(ResponseReceived(request_id=fetch, response=answer), 0)
+    assert effects[0] == ApplyMetadata(delta(7, fenced=True))
+    ((_, heartbeat),) = sent(effects, HeartbeatRequest)
+    assert heartbeat.version == 7
+
+
+def test_deltas_it_has_are_not_applied_again(session):
+    fetch = running(session)
+    answer = MetadataFetchResponse(deltas=(delta(7), delta(8), delta(9)))
+    effects = session.step(ResponseReceived(request_id=fetch, response=answer), 0)
+    assert [effect for effect in effects if isinstance(effect, ApplyMetadata)] == [
+        ApplyMetadata(delta(9))
+    ]
+    assert session.version == 9
+
+
+def test_an_answer_to_an_older_request_is_dropped(session):
+    fetch = running(session)
+    answer = MetadataFetchResponse(deltas=(delta(9),))
+    assert session.step(ResponseReceived(request_id=fetch - 1, response=answer), 0) == []
+
+
+def test_a_lost_registration_is_made_again_with_growing_pauses(session):
+    now_ms = 0
+    ((asked, first),) = sent(session.start(-1, (), now_ms))
+    pauses = []
+    for _ in range(9):
+        assert session.step(RequestFailed(request_id=asked), now_ms) == []
+        pauses.append(session.next_deadline_ms - now_ms)
+        now_ms = session.next_deadline_ms
+        ((asked, again),) = sent(session.step(Tick(), now_ms))
+        assert again == first
+    assert pauses == [100, 200, 400, 800, 1600, 3200, 6400, SESSION_MS, SESSION_MS]
+
+
+def test_a_request_without_any_answer_fails_after_half_a_session(session):
+    session.start(-1, (), 0)
+    assert session.next_deadline_ms == SESSION_MS // 2
+    assert session.step(Tick(), SESSION_MS // 2) == []
+    ((_, again),) = sent(session.step(Tick(), session.next_deadline_ms))
+    assert isinstance(again, RegisterBrokerRequest)
+
+
+def test_it_keeps_asking_while_an_older_run_has_a_session(session):
+    ((asked, _),) = sent(session.start(-1, (), 0))
+    refusal = RegisterBrokerResponse(error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    assert session.step(ResponseReceived(request_id=asked, response=refusal), 0) == []
+    assert sent(session.step(Tick(), 100), RegisterBrokerRequest)
+
+
+def test_it_ends_when_another_incarnation_has_registered(session):
+    running(session)
+    ((asked, _),) = sent(session.step(Tick(), 2000), HeartbeatRequest)
+    stale = HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+    (ended,) = session.step(ResponseReceived(request_id=asked, response=stale), 2000)
+    assert isinstance(ended, SessionEnded)
+    assert ended.error is ErrorCode.STALE_BROKER_EPOCH
+    assert session.next_deadline_ms is None
+    assert session.step(Tick(), 10**9) == []
+
+
+def test_it_registers_again_when_the_controller_has_forgotten_it(session):
+    running(session)
+    ((asked, _),) = sent(session.step(Tick(), 2000), HeartbeatRequest)
+    forgotten = HeartbeatResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED)
+    ((_, request),) = sent(
+        session.step(ResponseReceived(request_id=asked, response=forgotten), 2000)
+    )
+    assert isinstance(request, RegisterBrokerRequest)
+    assert request.previous_broker_epoch == 7
+
+
+def test_damage_is_told_at_once_and_until_it_was_heard(session):
+    running(session)
+    damaged = TopicPartition("t", 3)
+    effects = session.step(ReplicaDamaged(topic_partition=damaged), 10)
+    ((asked, heartbeat),) = sent(effects, HeartbeatRequest)
+    assert heartbeat.damaged == (damaged,)
+    other = TopicPartition("t", 4)
+    assert session.step(ReplicaDamaged(topic_partition=other), 11) == []
+    answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+    ((asked, heartbeat),) = sent(session.step(answer, 12), HeartbeatRequest)
+    assert heartbeat.damaged == (other,)
+    session.step(RequestFailed(request_id=asked), 13)
+    ((_, heartbeat),) = sent(session.step(Tick(), 113), HeartbeatRequest)
+    assert heartbeat.damaged == (other,)
+
+
+def test_leaving_asks_often_until_it_may_stop(session):
+    running(session)
+    ((asked, heartbeat),) = sent(session.step(ShutdownWanted(), 10), HeartbeatRequest)
+    assert heartbeat.want_shut_down
+    not_yet = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+    assert session.step(not_yet, 11) == []
+    due_ms = 11 + LEAVING_HEARTBEAT_INTERVAL_MS
+    ((asked, _),) = sent(session.step(Tick(), due_ms), HeartbeatRequest)
+    go = HeartbeatResponse(should_shut_down=True)
+    (ended,) = session.step(ResponseReceived(request_id=asked, response=go), due_ms)
+    assert isinstance(ended, SessionEnded)
+    assert ended.error is ErrorCode.NONE
+    assert session.state is SessionState.ENDED
+
+
+def test_leaving_before_it_is_registered_ends_at_once(session):
+    session.start(-1, (), 0)
+    (ended,) = session.step(ShutdownWanted(), 0)
+    assert isinstance(ended, SessionEnded)
+
+
+def test_three_brokers_are_unfenced_without_waiting_for_any_timer():
+    talk = Conversation()
+    for broker_id in (0, 1, 2):
+        talk.start(broker_id)
+    talk.run(0)
+    assert [talk.controller.model.broker(broker_id).fenced for broker_id in (0, 1, 2)] == [
+        False
+    ] * 3
+    assert [session.fenced for session in talk.sessions.values()] == [False] * 3
+
+
+def test_sessions_last_as_long_as_brokers_live():
+    talk = Conversation()
+    for broker_id in (0, 1, 2):
+        talk.start(broker_id)
+    talk.run(10 * SESSION_MS)
+    before = talk.controller.model.version
+    del talk.sessions[1]
+    talk.run(2 * SESSION_MS)
+    assert talk.controller.model.version == before + 1
+    assert talk.controller.model.broker(1).fenced
+    assert not talk.controller.model.broker(0).fenced
+
+
+def test_a_killed_broker_comes_back_with_a_new_epoch_at_once():
+    talk = Conversation()
+    for broker_id in (0, 1, 2):
+        talk.start(broker_id)
+    first = talk.sessions[1].broker_epoch
+    talk.kill(1)
+    talk.start(1, incarnation="second")
+    talk.run(0)
+    assert talk.sessions[1].broker_epoch > first
+    assert not talk.controller.model.broker(1).fenced
+
+
+def test_a_shutdown_ends_as_soon_as_the_others_have_heard_of_it():
+    talk = Conversation()
+    for broker_id in (0, 1, 2):
+        talk.start(broker_id)
+    talk.step(1, ShutdownWanted())
+    talk.run(2 * LEAVING_HEARTBEAT_INTERVAL_MS)
+    assert isinstance(talk.others[1][-1], SessionEnded)
+    assert talk.controller.model.broker(1).fenced
