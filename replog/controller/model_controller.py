@@ -149,24 +149,30 @@ class ModelController:
         return answers
 
     def _create_topic(self, request: CreateTopicRequest) -> CreateTopicResponse:
-        usable = {
-            broker_id: UsableBroker(broker_id, broker.registration.rack, broker.fenced)
+        brokers = {
+            broker_id: UsableBroker(
+                broker_id, broker.registration.rack, not broker.registration.eligible
+            )
+            for broker_id, broker in sorted(self._state.brokers.items())
+        }
+        usable = [
+            brokers[broker_id]
             for broker_id, broker in sorted(self._state.brokers.items())
             if not broker.registration.in_controlled_shutdown
-        }
+        ]
         config = request.config or TopicConfig()
         refusal = check_name(request.topic, self._state.topics) or check_config(config)
         if refusal is None and request.assignment is not None:
-            refusal = check_assignment(request, usable)
+            refusal = check_assignment(request, brokers)
         elif refusal is None:
-            refusal = check_counts(request, usable.values())
+            refusal = check_counts(request, usable)
         if refusal is not None:
             return CreateTopicResponse(error=refusal.error, message=refusal.message)
         assignment = request.assignment
         if assignment is None:
             assignment = tuple(
                 place(
-                    tuple(usable.values()),
+                    usable,
                     max(request.partitions, 1),
                     max(request.replication_factor, 1),
                     start=self._topics_placed,

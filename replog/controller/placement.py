@@ -8,6 +8,7 @@ A1 A2 (rack A) and likewise B and C the stripes are A0 B0 C0, B1 C1 A1, C2 A2 B2
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 
@@ -18,6 +19,7 @@ class UsableBroker:
     broker_id: int
     rack: str | None
     fenced: bool
+    """It may hold replicas, but not lead now."""
 
 
 class _Ring:
@@ -48,13 +50,23 @@ class _Rack:
 
     __slots__ = ("fenced", "live")
 
-    def __init__(self, brokers: list[UsableBroker], start: int) -> None:
-        self.live = _Ring([broker.broker_id for broker in brokers if not broker.fenced], start)
-        self.fenced = _Ring([broker.broker_id for broker in brokers if broker.fenced], start)
+    def __init__(self, brokers: list[UsableBroker], start: int, order: int) -> None:
+        live = [broker.broker_id for broker in brokers if not broker.fenced]
+        fenced = [broker.broker_id for broker in brokers if broker.fenced]
+        self.live = _Ring(_reordered(live, order), start)
+        self.fenced = _Ring(_reordered(fenced, order), start)
 
     def next(self, lap: int) -> int | None:
         live = self.live.next(lap)
         return self.fenced.next(lap) if live is None else live
+
+
+def _reordered(broker_ids: list[int], order: int) -> list[int]:
+    """The same brokers with other neighbours: in strides that reach each of them once."""
+    count = len(broker_ids)
+    strides = [stride for stride in range(1, count) if math.gcd(stride, count) == 1] or [1]
+    stride = strides[order % len(strides)]
+    return [broker_ids[place * stride % count] for place in range(count)]
 
 
 def place(
@@ -67,16 +79,20 @@ def place(
     by_rack: dict[str, list[UsableBroker]] = {}
     for broker in sorted(brokers, key=lambda found: found.broker_id):
         by_rack.setdefault(broker.rack or "", []).append(broker)
-    racks = [_Rack(by_rack[name], start) for name in sorted(by_rack)]
+    names = sorted(by_rack)
+    racks = [_Rack(by_rack[name], start, 0) for name in names]
     live_count = sum(not broker.fenced for broker in brokers)
     placed: list[tuple[int, ...]] = []
     offset = start
     lap = 0
+    order = 0
     for _ in range(partitions):
         # After as many partitions as there are live brokers every one of them has led once; then
         # other neighbours meet, so that one broker's followers are not always the same.
         if lap == live_count and live_count > 1:
-            racks = [*racks[1:], racks[0]]
+            order += 1
+            names = [*names[1:], names[0]]
+            racks = [_Rack(by_rack[name], start, order) for name in names]
             lap = 0
         placed.append(_place_one(racks, offset % len(racks), lap, replication_factor))
         offset += 1

@@ -146,6 +146,6 @@ def check_assignment(
             return Refusal(
                 wrong,
                 f"expected a live broker among the replicas of partition {partition}, but "
-                f"{list(replicas)} are all fenced; try again when one is up",
+                f"{list(replicas)} are all fenced or shutting down; try again when one is up",
             )
     return None

@@ -1,4 +1,4 @@
-"""A controller with brokers that talk to it as real ones do, over a transport that loses nothing."""
+"""A controller, and brokers that talk to it as real ones do over a transport that loses nothing."""
 
 import uuid
 

@@ -1,7 +1,6 @@
 """A broker's conversation with the controller: registration, metadata, heartbeats, leaving."""
 
 import pytest
-from tests.controller.conversation import OPTIONS, SESSION_MS, Conversation
 
 from replog.controller.broker_session import (
     LEAVING_HEARTBEAT_INTERVAL_MS,
@@ -27,6 +26,7 @@ from replog.messages import (
 )
 from replog.registrations import BrokerRegistration, MetadataDelta
 from replog.types import TopicPartition
+from tests.controller.conversation import OPTIONS, SESSION_MS, Conversation
 
 
 def sent(effects, kind=object):

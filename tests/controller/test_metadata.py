@@ -1,0 +1,199 @@
+"""Metadata as versions: every change reaches every broker, in order, without a gap."""
+
+import itertools
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from replog.controller.metadata_history import DELTAS_KEPT
+from replog.messages import DeleteTopicRequest, ErrorCode, MetadataFetchRequest
+from tests.controller.conversation import Controller, log_of
+
+
+@pytest.fixture
+def controller():
+    controller = Controller()
+    controller.start(0, 1, 2)
+    return controller
+
+
+def fetch(controller, version, broker_id=0, wait_ms_max=500):
+    return controller.ask(
+        MetadataFetchRequest(broker_id=broker_id, version=version, wait_ms_max=wait_ms_max)
+    )
+
+
+def test_a_new_broker_gets_one_delta_that_stands_for_all(controller):
+    controller.create()
+    (delta,) = fetch(controller, 0).deltas
+    assert delta.version == controller.model.version
+    assert [broker.broker_id for broker in delta.brokers] == [0, 1, 2]
+    assert delta.partitions == (controller.partition(),)
+
+
+def test_who_has_a_version_gets_what_came_after_it(controller):
+    start = controller.model.version
+    controller.create()
+    controller.lose(2)
+    first, second = fetch(controller, start).deltas
+    assert (first.version, second.version) == (start + 1, start + 2)
+    assert first.brokers == ()
+    assert first.partitions[0].isr == (0, 1, 2)
+    assert [broker.broker_id for broker in second.brokers] == [2]
+    assert second.partitions[0].isr == (0, 1)
+    assert fetch(controller, start + 1).deltas == (second,)
+
+
+def test_a_fetch_waits_for_a_change(controller):
+    assert fetch(controller, controller.model.version) is None
+    asked = controller.request_id
+    controller.create()
+    (delta,) = controller.answers[asked].deltas
+    assert delta.version == controller.model.version
+
+
+def test_a_fetch_waits_no_longer_than_it_wished(controller):
+    assert fetch(controller, controller.model.version, wait_ms_max=100) is None
+    asked = controller.request_id
+    assert controller.model.next_deadline_ms == controller.now_ms + 100
+    controller.tick(99)
+    assert asked not in controller.answers
+    controller.tick(1)
+    assert controller.answers[asked].deltas == ()
+
+
+def test_a_fetch_that_does_not_wish_to_wait_is_answered_at_once(controller):
+    assert fetch(controller, controller.model.version, wait_ms_max=0).deltas == ()
+
+
+def test_a_version_of_the_future_gets_everything(controller):
+    (delta,) = fetch(controller, controller.model.version + 5).deltas
+    assert delta.version == controller.model.version
+    assert len(delta.brokers) == 3
+
+
+def test_a_returning_broker_hears_what_was_deleted_while_it_was_away(controller):
+    """By topic id: the name may be in use again."""
+    controller.create()
+    old = controller.partition()
+    controller.lose(2)
+    controller.ask(DeleteTopicRequest(topic="t"))
+    controller.create()
+    controller.restart(2, "second", clean=False, logs=(log_of(old, 0, 5),))
+    (delta,) = fetch(controller, 0, broker_id=2).deltas
+    assert delta.removed_partitions == ((old.topic_partition, old.topic_id),)
+    assert delta.partitions == (controller.partition(),)
+
+
+def test_who_lags_too_far_behind_gets_a_snapshot_that_names_the_deleted(controller):
+    controller.create()
+    gone = controller.partition()
+    start = controller.model.version
+    controller.ask(DeleteTopicRequest(topic="t"))
+    for _ in range(DELTAS_KEPT // 2):
+        controller.lose(2)
+        controller.heartbeat(2)
+    deltas = fetch(controller, start).deltas
+    assert len(deltas) == 1
+    assert deltas[0].removed_partitions == ((gone.topic_partition, gone.topic_id),)
+    assert deltas[0].brokers[2] == controller.model.broker(2)
+    assert len(fetch(controller, start + 1).deltas) == DELTAS_KEPT
+
+
+class ControllerHistory(RuleBasedStateMachine):
+    """Goal: whatever happens, epochs never fall and a broker that follows deltas knows all.
+
+    Method: random deaths, returns, proposals, damage, topics; a follower applies each delta and
+    must equal the controller after every step.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.controller = Controller()
+        self.controller.start(0, 1, 2)
+        self.version = 0
+        self.brokers = {}
+        self.partitions = {}
+        self.runs = itertools.count()
+        self.floor = 0
+
+    broker_ids = st.integers(0, 2)
+    topics = st.sampled_from(["a", "b"])
+
+    @rule(topic=topics, floor=st.integers(1, 3), unclean=st.booleans())
+    def create(self, topic, floor, unclean):
+        live = [one for one in (0, 1, 2) if self.controller.model.broker(one).eligible]
+        if live and self.controller.partition(topic) is None:
+            self.controller.create(topic, min_insync_replicas=floor, unclean=unclean)
+
+    @rule(topic=topics)
+    def delete(self, topic):
+        self.controller.ask(DeleteTopicRequest(topic=topic))
+
+    @rule(broker_id=broker_ids)
+    def lose(self, broker_id):
+        self.controller.lose(broker_id)
+
+    @rule(broker_id=broker_ids, leave=st.booleans())
+    def heartbeat(self, broker_id, leave):
+        self.controller.heartbeat(broker_id, want_shut_down=leave)
+
+    @rule(broker_id=broker_ids, clean=st.booleans(), end=st.integers(0, 3), damaged=st.booleans())
+    def restart(self, broker_id, clean, end, damaged):
+        held = [self.controller.partition(topic) for topic in ("a", "b")]
+        self.controller.lose(broker_id)
+        self.controller.register(
+            broker_id,
+            f"run {next(self.runs)}",
+            previous=self.controller.epochs[broker_id] if clean else -1,
+            logs=[log_of(found, 0, end, damaged=damaged) for found in held if found],
+        )
+
+    @rule(topic=topics, isr=st.sets(broker_ids, min_size=1))
+    def propose(self, topic, isr):
+        partition = self.controller.partition(topic)
+        if partition and partition.leader_id is not None:
+            error = self.controller.propose(sorted(isr | {partition.leader_id}), topic=topic)
+            assert error in {ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA}
+
+    @rule(after_ms=st.sampled_from([1, 5000, 9000]))
+    def tick(self, after_ms):
+        self.controller.tick(after_ms)
+
+    @invariant()
+    def a_follower_of_the_deltas_knows_all_and_no_epoch_falls(self):
+        for delta in fetch(self.controller, self.version, wait_ms_max=0).deltas:
+            assert delta.version > self.version
+            self.version = delta.version
+            for name, topic_id in delta.removed_partitions:
+                if name in self.partitions and self.partitions[name].topic_id == topic_id:
+                    del self.partitions[name]
+            for broker in delta.brokers:
+                known = self.brokers.get(broker.broker_id)
+                assert known is None or known.broker_epoch <= broker.broker_epoch
+                self.brokers[broker.broker_id] = broker
+            for after in delta.partitions:
+                self._check(self.partitions.get(after.topic_partition), after)
+                self.partitions[after.topic_partition] = after
+        model = self.controller.model
+        assert self.brokers == {one: model.broker(one) for one in self.brokers}
+        assert self.partitions == {name: model.partition(name) for name in self.partitions}
+        assert tuple(sorted(name.topic for name in self.partitions)) == model.topics()
+
+    def _check(self, before, after):
+        assert after.isr
+        assert set(after.isr) <= set(after.replicas)
+        assert after.leader_id is None or after.leader_id in after.isr
+        if len(after.isr) > 1:
+            assert all(self.brokers[member].eligible for member in after.isr)
+        if before and before.topic_id == after.topic_id:
+            assert after.partition_epoch > before.partition_epoch
+            assert after.leader_epoch >= before.leader_epoch
+            if after.leader_id != before.leader_id:
+                assert after.leader_epoch > before.leader_epoch
+
+
+TestControllerHistory = ControllerHistory.TestCase
+TestControllerHistory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
