@@ -60,8 +60,6 @@ class BrokerRegistry:
             )
         if known and known.has_session(now_ms, self._options.broker_session_timeout_ms):
             return RegisterBrokerResponse(error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
-        if known and not known.fenced:
-            self._fence(known, FenceCause.SESSION_EXPIRED, now_ms)
         previous_epoch = known.registration.broker_epoch if known else None
         broker = BrokerState(
             registration=BrokerRegistration(

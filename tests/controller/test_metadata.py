@@ -100,6 +100,9 @@ def test_who_lags_too_far_behind_gets_a_snapshot_that_names_the_deleted(controll
     assert deltas[0].removed_partitions == ((gone.topic_partition, gone.topic_id),)
     assert deltas[0].brokers[2] == controller.model.broker(2)
     assert len(fetch(controller, start + 1).deltas) == DELTAS_KEPT
+    controller.lose(2)
+    (delta,) = fetch(controller, start + 1).deltas
+    assert delta.removed_partitions == ()
 
 
 class ControllerHistory(RuleBasedStateMachine):
