@@ -63,6 +63,9 @@ class PartitionRegistration:
     partition_epoch: int = 0
     unclean: bool = False
     """The leader of this epoch was elected from outside the in-sync set."""
+    unclean_epoch: int = NO_LEADER_EPOCH
+    """The latest leader epoch whose leader was: a replica whose records are all of older epochs may
+    hold committed ones that were lost then, and truncates below its high watermark."""
     config: TopicConfig = dataclasses.field(default_factory=TopicConfig)
 
     @property

@@ -1,13 +1,14 @@
-"""The following role: fetches from the leader, truncates where the logs part, appends, fetches on.
+"""The following role of one replica: takes what its leader says, truncates where the logs part.
 
-One request or one local effect is outstanding at a time, named by the phase:
+Which requests carry its questions is the fetcher's business; here stands what one partition waits
+for, named by the phase:
 
-    FETCHING ──records──> APPENDING ──done──> FETCHING
+    FETCHING ──records──> APPENDING ──done──> FLUSHING (flush mode `commit`) ──> FETCHING
        │  ──diverging──> TRUNCATING ──done──> FETCHING
        │  ──out of range──> ASKING_LATEST ──> TRUNCATING
        │                      └──> ASKING_EARLIEST ──> TRUNCATING or BACKING_OFF
-       │  ──other error, lost answer──> BACKING_OFF ──Tick──> FETCHING
-       └──fenced, or a local append or fetch that cannot go on──> FAILED until the next leader epoch
+       │  ──other error, lost answer──> BACKING_OFF ──time──> FETCHING
+       └──fenced, or a local append or cut that must not be──> FAILED until the next leader epoch
 
 The log is truncated before the leader's high watermark is taken: an answer that says "diverging"
 moves neither the high watermark nor the log start (KAFKA-14704).
@@ -18,34 +19,30 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from replog.errors import CorruptBatchError, InvalidRecordError, ReplogError, invariant
-from replog.messages import (
-    ErrorCode,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetSpec,
-)
+from replog.errors import CorruptBatchError, InvalidRecordError
+from replog.messages import ErrorCode, FetchPartition, ListOffsetsResponse, OffsetSpec
 from replog.replication.divergence import truncation_for
 from replog.replication.effects import (
     AdvanceLogStart,
     AppendAsFollower,
-    Effect,
-    Send,
+    FlushLog,
     SetHighWatermark,
     TruncateFullyAndStartAt,
     TruncateLog,
     TruncationCause,
 )
 from replog.replication.high_watermark import follower_high_watermark
-from replog.types import NO_LEADER_EPOCH, TopicPartition
+from replog.replication.incidents import Fenced, LogTruncated, ReplicaFailed
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
+    from replog.errors import ReplogError
+    from replog.messages import FetchedPartition
+    from replog.registrations import PartitionRegistration
+    from replog.replication.deadlines import Timer
+    from replog.replication.fetcher import Fetcher
+    from replog.replication.host_context import HostContext
     from replog.replication.log_view import LogView
-
-FETCH_BACKOFF_MS = 1000
-FETCH_TIMEOUT_MS = 30_000
 
 
 class FollowerPhase(enum.Enum):
@@ -53,17 +50,21 @@ class FollowerPhase(enum.Enum):
 
     FETCHING = "the leader's records"
     APPENDING = "its own append"
+    FLUSHING = "its own sync"
     TRUNCATING = "its own truncation"
     ASKING_LATEST = "the leader's log end offset"
     ASKING_EARLIEST = "the leader's log start offset"
     BACKING_OFF = "the end of a back-off"
     FAILED = "a new leader epoch"
 
+    # By identity: phases are keys on the hot path.
+    __hash__ = object.__hash__
 
+
+_BUSY = {FollowerPhase.APPENDING, FollowerPhase.FLUSHING, FollowerPhase.TRUNCATING}
 _ASKING = {
-    FollowerPhase.FETCHING,
-    FollowerPhase.ASKING_LATEST,
-    FollowerPhase.ASKING_EARLIEST,
+    FollowerPhase.ASKING_LATEST: OffsetSpec.LATEST,
+    FollowerPhase.ASKING_EARLIEST: OffsetSpec.EARLIEST,
 }
 
 
@@ -72,172 +73,272 @@ class Follower:
 
     def __init__(
         self,
-        topic_partition: TopicPartition,
-        replica_id: int,
-        leader_id: int,
-        leader_epoch: int,
+        context: HostContext,
+        registration: PartitionRegistration,
         log: LogView,
+        fetcher: Fetcher,
     ) -> None:
-        invariant(leader_id != replica_id, "a leader other than ourselves", replica_id=replica_id)
-        self.replica_id = replica_id
-        self.leader_id = leader_id
-        self.leader_epoch = leader_epoch
-        self.phase = FollowerPhase.BACKING_OFF
-        self.failure: ReplogError | ErrorCode | None = None
-        """Why the phase is FAILED."""
-        self._topic_partition = topic_partition
+        self._context = context
         self._log = log
-        self._fetch_offset = log.log_end_offset
-        """Of the latest fetch; an answer to any other is dropped."""
-        self._appending: FetchResponse | None = None
+        self._fetcher = fetcher
+        self.registration = registration
+        self.topic_partition = registration.topic_partition
+        self.leader_epoch = registration.leader_epoch
+        self.leader_id = fetcher.leader_id
+        self.phase = FollowerPhase.BACKING_OFF
+        self.failure: str | None = None
+        """Why the phase is FAILED."""
+        self.high_watermark = log.high_watermark
+        """The log's; ahead of it only within a step."""
+        self._appending: FetchedPartition | None = None
         """Its records are being appended; its high watermark is taken when they are in the log."""
-        self._deadline_ms = 0
-        """Of the back-off, or of the answer that is awaited."""
+        self._truncating: tuple[TruncationCause, int, int] | None = None
+        """Why, and the log's end and latest epoch before."""
+        self._timer: Timer | None = None
 
-    def start(self, now_ms: int) -> list[Effect]:
+    @property
+    def is_ready(self) -> bool:
+        """Whether it belongs into the next fetch."""
+        return self.phase is FollowerPhase.FETCHING
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it will be ready as soon as its own log has done something."""
+        return self.phase in _BUSY
+
+    def start(self, now_ms: int) -> None:
         """Begin to follow, with the log as it is."""
         log = self._log
         if log.latest_epoch == NO_LEADER_EPOCH and log.log_end_offset > log.high_watermark:
-            return self._truncate(TruncateLog(log.high_watermark, TruncationCause.NO_EPOCHS))
-        return self._fetch(now_ms)
+            self._truncate_to(log.high_watermark, TruncationCause.NO_EPOCHS)
+        else:
+            self._go_on()
 
-    def fetch_answered(self, response: FetchResponse, now_ms: int) -> list[Effect]:
-        """Append, truncate, or back off, as the leader's answer says."""
-        stale = response.fetch_offset != self._fetch_offset
-        if self.phase is not FollowerPhase.FETCHING or stale:
-            return []
-        invariant(
-            self._fetch_offset == self._log.log_end_offset,
-            "the log end offset to stand still while a fetch is outstanding",
-            fetch_offset=self._fetch_offset,
-            log_end_offset=self._log.log_end_offset,
+    def stop(self) -> None:
+        """Another epoch, or none: whatever was under way does not count any more."""
+        self._context.deadlines.cancel(self._timer)
+        self._turn(FollowerPhase.FAILED)
+        self.failure = "stopped"
+
+    def question(self) -> FetchPartition:
+        """Our part of the next fetch: what we have, and who vouches for it."""
+        log = self._log
+        return FetchPartition(
+            topic_partition=self.topic_partition,
+            fetch_offset=log.log_end_offset,
+            current_leader_epoch=self.leader_epoch,
+            last_fetched_epoch=log.latest_epoch,
+            log_start_offset=log.log_start_offset,
+            max_bytes=self._context.options.replica_fetch_max_bytes,
         )
-        if response.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            return self._ask(OffsetSpec.LATEST, now_ms)
-        if response.error is not ErrorCode.NONE:
-            return self._refused(response.error, now_ms)
-        if response.diverging_epoch is not None:
-            truncation = truncation_for(self._log, response.diverging_epoch, self._fetch_offset)
+
+    def fetched(self, asked: FetchPartition, answer: FetchedPartition, now_ms: int) -> None:
+        """Append, truncate, or back off, as the leader's answer to `asked` says (facts 8.2)."""
+        if (
+            self.phase is not FollowerPhase.FETCHING
+            or asked.current_leader_epoch != self.leader_epoch
+            or asked.fetch_offset != self._log.log_end_offset
+        ):
+            return
+        if answer.error is not ErrorCode.NONE:
+            if answer.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._ask(FollowerPhase.ASKING_LATEST, now_ms)
+            else:
+                self._refused(answer.error, now_ms)
+        elif answer.diverging_epoch is not None:
+            leader_epoch, end_offset = answer.diverging_epoch
+            if leader_epoch > self.leader_epoch or min(leader_epoch, end_offset) < UNKNOWN_OFFSET:
+                self.back_off(now_ms)
+                return
+            truncation = truncation_for(self._log, answer.diverging_epoch, asked.fetch_offset)
             # Even if no bytes go, the epochs behind must (KAFKA-10706). Unless it is complete, the
             # next fetch carries the epoch that is then latest, and the leader judges again.
-            return self._truncate(TruncateLog(truncation.offset, TruncationCause.DIVERGING_EPOCH))
-        if response.records is not None:
-            self.phase = FollowerPhase.APPENDING
-            self._appending = response
-            return [AppendAsFollower(response.records)]
-        return self._take_watermarks(response) + self._fetch(now_ms)
+            self._truncate_to(truncation.offset, TruncationCause.DIVERGING_EPOCH)
+        elif answer.records is not None:
+            self._turn(FollowerPhase.APPENDING)
+            self._appending = answer
+            self._context.emit(AppendAsFollower(self.topic_partition, answer.records))
+        else:
+            self._take_watermarks(answer)
 
-    def append_completed(self, now_ms: int) -> list[Effect]:
-        """The fetched records are in the log: take the leader's high watermark, fetch on."""
-        response = self._appending
-        invariant(
-            self.phase is FollowerPhase.APPENDING and response is not None,
-            "an append to be outstanding",
-            phase=self.phase,
-        )
-        assert response is not None
-        self._appending = None
-        if self._log.log_end_offset == self._fetch_offset:
-            # Not one whole batch came, which no leader sends: do not ask in a tight loop.
-            return self._back_off(now_ms)
-        return self._take_watermarks(response) + self._fetch(now_ms)
+    def append_completed(self, now_ms: int) -> None:
+        """The fetched records are in the log: take the leader's high watermark, go on."""
+        answer, self._appending = self._appending, None
+        if self.phase is not FollowerPhase.APPENDING or answer is None:
+            return
+        self._take_watermarks(answer)
+        self._context.touched[self.topic_partition] = None
+        self._go_on()
 
-    def append_failed(self, error: ReplogError, now_ms: int) -> list[Effect]:
+    def append_failed(self, error: ReplogError, now_ms: int) -> None:
         """Bad bytes may have been hurt on the way and a full disk may drain; all else is final."""
         self._appending = None
+        if self.phase is not FollowerPhase.APPENDING:
+            return
         if error.retriable or isinstance(error, CorruptBatchError | InvalidRecordError):
-            return self._back_off(now_ms)
-        return self._fail(error)
+            self.back_off(now_ms)
+        else:
+            self._fail(str(error))
 
-    def truncation_completed(self, now_ms: int) -> list[Effect]:
+    def truncation_completed(self, now_ms: int) -> None:
         """The log is cut: fetch from its new end."""
-        invariant(
-            self.phase is FollowerPhase.TRUNCATING,
-            "a truncation to be outstanding",
-            phase=self.phase,
-        )
-        return self._fetch(now_ms)
-
-    def offsets_answered(self, response: ListOffsetsResponse, now_ms: int) -> list[Effect]:
-        """Bring a log that does not overlap the leader's to where it does (facts 8.4)."""
-        cause = TruncationCause.OUT_OF_RANGE
-        if self.phase is FollowerPhase.ASKING_LATEST and response.spec is OffsetSpec.LATEST:
-            if response.error is not ErrorCode.NONE:
-                return self._refused(response.error, now_ms)
-            if response.offset < self._log.log_end_offset:
-                return self._truncate(TruncateLog(response.offset, cause))
-            return self._ask(OffsetSpec.EARLIEST, now_ms)
-        if self.phase is FollowerPhase.ASKING_EARLIEST and response.spec is OffsetSpec.EARLIEST:
-            if response.error is not ErrorCode.NONE:
-                return self._refused(response.error, now_ms)
-            if response.offset > self._log.log_end_offset:
-                return self._truncate(TruncateFullyAndStartAt(response.offset, cause))
-            # In range by now. If the leader refuses again, the back-off keeps the loop slow.
-            return self._back_off(now_ms)
-        return []
-
-    def tick(self, now_ms: int) -> list[Effect]:
-        """Fetch after a back-off, or once more when no answer came."""
-        waiting = self.phase is FollowerPhase.BACKING_OFF or self.phase in _ASKING
-        if waiting and now_ms >= self._deadline_ms:
-            return self._fetch(now_ms)
-        return []
-
-    def _fetch(self, now_ms: int) -> list[Effect]:
-        self.phase = FollowerPhase.FETCHING
-        self._fetch_offset = self._log.log_end_offset
-        self._deadline_ms = now_ms + FETCH_TIMEOUT_MS
-        request = FetchRequest(
-            topic_partition=self._topic_partition,
-            replica_id=self.replica_id,
-            current_leader_epoch=self.leader_epoch,
-            fetch_offset=self._fetch_offset,
-            last_fetched_epoch=self._log.latest_epoch,
-            log_start_offset=self._log.log_start_offset,
-        )
-        return [Send(self.leader_id, request)]
-
-    def _ask(self, spec: OffsetSpec, now_ms: int) -> list[Effect]:
-        latest = spec is OffsetSpec.LATEST
-        self.phase = FollowerPhase.ASKING_LATEST if latest else FollowerPhase.ASKING_EARLIEST
-        self._deadline_ms = now_ms + FETCH_TIMEOUT_MS
-        request = ListOffsetsRequest(
-            topic_partition=self._topic_partition,
-            replica_id=self.replica_id,
-            current_leader_epoch=self.leader_epoch,
-            spec=spec,
-        )
-        return [Send(self.leader_id, request)]
-
-    def _truncate(self, effect: TruncateLog | TruncateFullyAndStartAt) -> list[Effect]:
-        self.phase = FollowerPhase.TRUNCATING
-        return [effect]
-
-    def _take_watermarks(self, response: FetchResponse) -> list[Effect]:
+        if self.phase is not FollowerPhase.TRUNCATING or self._truncating is None:
+            return
+        (cause, old_end_offset, old_epoch), self._truncating = self._truncating, None
         log = self._log
-        effects: list[Effect] = []
-        high_watermark = follower_high_watermark(
-            response.high_watermark, log.log_start_offset, log.log_end_offset
+        self.high_watermark = log.high_watermark
+        self._context.touched[self.topic_partition] = None
+        if log.log_end_offset != old_end_offset:
+            self._context.report(
+                LogTruncated(
+                    topic_partition=self.topic_partition,
+                    leader_epoch=self.leader_epoch,
+                    leader_id=self.leader_id,
+                    cause=cause,
+                    old_end_offset=old_end_offset,
+                    new_end_offset=log.log_end_offset,
+                    high_watermark=log.high_watermark,
+                )
+            )
+        elif log.latest_epoch == old_epoch:
+            # Nothing has changed, and the same question would get the same answer.
+            self.back_off(now_ms)
+            return
+        self._go_on()
+
+    def log_synced(self) -> None:
+        """Our log is on disk up to its synced_end_offset."""
+        if self.phase is FollowerPhase.FLUSHING:
+            self._go_on()
+
+    def offsets_answered(self, timestamp: int, answer: ListOffsetsResponse, now_ms: int) -> None:
+        """Bring a log that does not overlap the leader's to where it does (facts 8.4)."""
+        if _ASKING.get(self.phase) != timestamp:
+            return
+        if answer.error is not ErrorCode.NONE:
+            self._refused(answer.error, now_ms)
+            return
+        if answer.offset < 0:
+            self.back_off(now_ms)
+            return
+        cause = TruncationCause.OUT_OF_RANGE
+        end_offset = self._log.log_end_offset
+        if self.phase is FollowerPhase.ASKING_LATEST:
+            if answer.offset < end_offset:
+                self._truncate_to(answer.offset, cause)
+            else:
+                self._ask(FollowerPhase.ASKING_EARLIEST, now_ms)
+        elif answer.offset > end_offset:
+            # All we have lies before the leader's first record: deleted there, not lost.
+            self._begin_truncation(cause)
+            self._context.emit(TruncateFullyAndStartAt(self.topic_partition, answer.offset, cause))
+        else:
+            # In range by now. If the leader refuses again, the back-off keeps the loop slow.
+            self.back_off(now_ms)
+
+    def back_off(self, now_ms: int) -> None:
+        """Ask again after a while."""
+        self._turn(FollowerPhase.BACKING_OFF)
+        context = self._context
+        context.deadlines.cancel(self._timer)
+        self._timer = context.deadlines.schedule(
+            now_ms + context.options.replica_fetch_backoff_ms, self._backed_off
         )
-        if high_watermark != log.high_watermark:
-            effects.append(SetHighWatermark(high_watermark))
+
+    def _backed_off(self, now_ms: int) -> None:
+        if self.phase is FollowerPhase.BACKING_OFF:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Fetch; in flush mode `commit` only what is on disk counts as fetched."""
+        log = self._log
+        syncs = self.registration.config.log.flush_mode == "commit"
+        if syncs and log.synced_end_offset < log.log_end_offset:
+            self._turn(FollowerPhase.FLUSHING)
+            self._context.emit(FlushLog(self.topic_partition))
+            return
+        self._turn(FollowerPhase.FETCHING)
+
+    def _turn(self, phase: FollowerPhase) -> None:
+        was_busy = self.phase in _BUSY
+        self.phase = phase
+        self._fetcher.turned(self, was_busy=was_busy)
+
+    def _ask(self, phase: FollowerPhase, now_ms: int) -> None:
+        self._turn(phase)
+        self._fetcher.ask_offset(self, _ASKING[phase], now_ms)
+
+    def _begin_truncation(self, cause: TruncationCause) -> None:
+        self._turn(FollowerPhase.TRUNCATING)
+        self._truncating = (cause, self._log.log_end_offset, self._log.latest_epoch)
+
+    def _truncate_to(self, offset: int, cause: TruncationCause) -> None:
+        """Cut, unless that would give up what is known as committed (I17)."""
+        log = self._log
+        if offset < self.high_watermark and not self._may_lose_committed:
+            self._fail(
+                f"expected the log of leader {self.leader_id} in epoch {self.leader_epoch} to hold "
+                f"all committed records of {self.topic_partition}, found that it ends or parts at "
+                f"offset {offset} below our high watermark {self.high_watermark}; offsets "
+                f"[{offset}, {log.log_end_offset}) are kept here, compare the replicas"
+            )
+            return
+        self._begin_truncation(cause)
+        if offset < log.log_start_offset:
+            effect = TruncateFullyAndStartAt(self.topic_partition, offset, cause)
+            self._context.emit(effect)
+            return
+        self._context.emit(TruncateLog(self.topic_partition, offset, cause))
+
+    @property
+    def _may_lose_committed(self) -> bool:
+        """Whether an unclean election stands between our records and the leader's."""
+        registration = self.registration
+        return registration.unclean or self._log.latest_epoch < registration.unclean_epoch
+
+    def _take_watermarks(self, answer: FetchedPartition) -> None:
+        log = self._log
+        high_watermark = follower_high_watermark(
+            self.high_watermark, answer.high_watermark, log.log_start_offset, log.log_end_offset
+        )
+        if high_watermark != self.high_watermark:
+            self.high_watermark = high_watermark
+            self._context.emit(SetHighWatermark(self.topic_partition, high_watermark))
+            self._context.touched[self.topic_partition] = None
         # What we have not seen committed we do not drop; the next answer will say it again.
-        log_start_offset = min(response.log_start_offset, high_watermark)
+        log_start_offset = min(answer.log_start_offset, high_watermark)
         if log_start_offset > log.log_start_offset:
-            effects.append(AdvanceLogStart(log_start_offset))
-        return effects
+            self._context.emit(AdvanceLogStart(self.topic_partition, log_start_offset))
+            self._fetcher.turned(self, was_busy=self.is_busy)
 
-    def _refused(self, error: ErrorCode, now_ms: int) -> list[Effect]:
+    def _refused(self, error: ErrorCode, now_ms: int) -> None:
+        if error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}:
+            self._context.report(
+                Fenced(
+                    topic_partition=self.topic_partition,
+                    error=error,
+                    leader_epoch=self.leader_epoch,
+                    found_epoch=self.leader_epoch,
+                    peer_id=self.leader_id,
+                    by_peer=True,
+                )
+            )
         if error is ErrorCode.FENCED_LEADER_EPOCH:
-            return self._fail(error)
-        return self._back_off(now_ms)
+            self._fail(
+                f"leader {self.leader_id} of {self.topic_partition} is in a later epoch than "
+                f"{self.leader_epoch}; the controller's metadata will tell it"
+            )
+        else:
+            self.back_off(now_ms)
 
-    def _back_off(self, now_ms: int) -> list[Effect]:
-        self.phase = FollowerPhase.BACKING_OFF
-        self._deadline_ms = now_ms + FETCH_BACKOFF_MS
-        return []
-
-    def _fail(self, failure: ReplogError | ErrorCode) -> list[Effect]:
-        self.phase = FollowerPhase.FAILED
-        self.failure = failure
-        return []
+    def _fail(self, message: str) -> None:
+        self._context.deadlines.cancel(self._timer)
+        self.failure = message
+        self._turn(FollowerPhase.FAILED)
+        self._context.report(
+            ReplicaFailed(
+                topic_partition=self.topic_partition,
+                leader_epoch=self.leader_epoch,
+                message=message,
+            )
+        )

@@ -7,33 +7,46 @@ from typing import TYPE_CHECKING
 from replog.errors import invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Collection, Iterable
+
+    from replog.replication.replica_progress import ReplicaProgress
 
 
 def leader_high_watermark(
-    current: int, leader_end_offset: int, isr_end_offsets: Iterable[int | None]
+    current: int,
+    leader_end_offset: int,
+    followers: Iterable[ReplicaProgress],
+    maximal_isr: Collection[int],
+    is_joining: Callable[[ReplicaProgress], bool],
 ) -> int:
-    """The leader's next high watermark: the smallest log end offset of the in-sync replicas.
+    """The leader's next high watermark (facts 6.1), where the ISR is not below its floor.
 
-    `isr_end_offsets` are those of the followers in the ISR; None stands for one that has not yet
-    fetched in this epoch, and freezes the high watermark. It never goes back (I7).
+    The smallest log end offset of the leader (`leader_end_offset`: what it may count of its own
+    log), of the maximal ISR, and of followers outside it that are about to join: those keep up with
+    the leader, and would otherwise never reach a high watermark that runs ahead of them. One of
+    these that has not yet fetched holds the high watermark. It never goes back (I7).
     """
-    invariant(
-        current <= leader_end_offset,
-        "high_watermark <= log_end_offset on the leader",
-        high_watermark=current,
-        log_end_offset=leader_end_offset,
-    )
     candidate = leader_end_offset
-    for end_offset in isr_end_offsets:
-        if end_offset is None:
-            return current
-        candidate = min(candidate, end_offset)
-    return max(current, candidate)
+    for follower in followers:
+        if follower.log_end_offset < candidate and (
+            follower.replica_id in maximal_isr or is_joining(follower)
+        ):
+            candidate = follower.log_end_offset
+    return max(candidate, current)
 
 
 def follower_high_watermark(
-    leader_high_watermark: int, log_start_offset: int, log_end_offset: int
+    current: int, leader_high_watermark: int, log_start_offset: int, log_end_offset: int
 ) -> int:
-    """The leader's high watermark as far as this log reaches; may be lower than the one before."""
-    return max(log_start_offset, min(leader_high_watermark, log_end_offset))
+    """The leader's high watermark as far as this log reaches.
+
+    It does not go back with that of a new leader that has yet to learn what is committed: what a
+    replica knows as committed stays so, and guards its log against truncation. (Kafka lets it.)
+    """
+    invariant(
+        current <= log_end_offset,
+        "high_watermark <= log_end_offset on the follower",
+        high_watermark=current,
+        log_end_offset=log_end_offset,
+    )
+    return max(log_start_offset, current, min(leader_high_watermark, log_end_offset))

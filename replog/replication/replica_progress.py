@@ -1,32 +1,83 @@
-"""The leader's view of one follower, learned from nothing but its fetches."""
+"""The leader's view of one follower, learned from nothing but its fetches (facts 7.3)."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from replog.messages import FetchRequest
+from replog.registrations import NO_BROKER_EPOCH
+from replog.types import UNKNOWN_OFFSET
+
+NEVER_MS = -(2**62)
 
 
 @dataclasses.dataclass(slots=True)
 class ReplicaProgress:
-    """How far one follower is, in the present leadership."""
+    """How far one follower is.
+
+    The offset it asks for is its log end offset: all below is in its log.
+    """
 
     replica_id: int
-    log_end_offset: int | None = None
-    """Its latest fetch offset: all below is in its log. None before its first fetch."""
-    log_start_offset: int | None = None
-    """As its latest fetch said."""
-    last_fetch_ms: int | None = None
-    """When that fetch came. Diverging and out-of-range fetches do not count (KAFKA-13141)."""
-    high_watermark_sent: int | None = None
-    """The last high watermark it was told; a fetch waits only if it has nothing to learn."""
+    log_end_offset: int = UNKNOWN_OFFSET
+    """UNKNOWN_OFFSET before its first fetch."""
+    log_start_offset: int = UNKNOWN_OFFSET
+    last_caught_up_ms: int = NEVER_MS
+    """When it was last level with us, as far as its fetches prove."""
+    last_fetch_ms: int = NEVER_MS
+    """When its previous fetch came. Those that prove nothing do not count (KAFKA-13141)."""
+    leader_end_offset_then: int = UNKNOWN_OFFSET
+    """Our log end offset at that time."""
+    broker_epoch: int = NO_BROKER_EPOCH
+    """The incarnation that made it."""
 
-    def record_fetch(self, request: FetchRequest, now_ms: int) -> bool:
-        """Take in a fetch whose claim holds; returns whether the log end offset changed."""
-        changed = self.log_end_offset != request.fetch_offset
-        self.log_end_offset = request.fetch_offset
-        self.log_start_offset = request.log_start_offset
+    def record_fetch(
+        self,
+        fetch_offset: int,
+        log_start_offset: int,
+        broker_epoch: int,
+        leader_end_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """Take in a fetch whose claim holds; returns whether the log end offset changed.
+
+        A follower that reaches today what we had at its previous fetch was level with us then, even
+        if records never stop coming.
+        """
+        if fetch_offset >= leader_end_offset:
+            self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
+        elif (
+            fetch_offset >= self.leader_end_offset_then
+            and self.last_fetch_ms > self.last_caught_up_ms
+        ):
+            self.last_caught_up_ms = self.last_fetch_ms
+        changed = fetch_offset != self.log_end_offset
+        self.log_end_offset = fetch_offset
+        self.log_start_offset = log_start_offset
+        self.leader_end_offset_then = max(self.leader_end_offset_then, leader_end_offset)
         self.last_fetch_ms = now_ms
+        self.broker_epoch = broker_epoch
         return changed
+
+    def begin_epoch(
+        self, leader_end_offset: int, now_ms: int, *, in_isr: bool, re_elected: bool
+    ) -> None:
+        """A new leader epoch: those in the ISR have the whole lag time from now on to be heard of.
+
+        A leader that is elected again keeps what it knows; a new one knows nothing (fluss#3698).
+        """
+        self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
+        if re_elected:
+            self.leader_end_offset_then = leader_end_offset
+            self.last_fetch_ms = now_ms if in_isr else NEVER_MS
+            return
+        self.log_end_offset = self.log_start_offset = UNKNOWN_OFFSET
+        self.leader_end_offset_then = UNKNOWN_OFFSET
+        self.last_fetch_ms = NEVER_MS
+        self.broker_epoch = NO_BROKER_EPOCH
+
+    def is_caught_up(self, leader_end_offset: int, lag_ms_max: int, now_ms: int) -> bool:
+        """Level with the leader now, or within the lag time."""
+        return (
+            self.log_end_offset == leader_end_offset
+            or now_ms - self.last_caught_up_ms <= lag_ms_max
+        )

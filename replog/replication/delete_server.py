@@ -1,0 +1,133 @@
+"""Deleting records from the front (facts 4.4, 6.4): the log start moves at once, and the answer
+waits until every live replica has followed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.messages import DeletedRecords, DeleteRecordsResponse, ErrorCode
+from replog.replication.effects import AdvanceLogStart, Respond
+
+if TYPE_CHECKING:
+    from replog.messages import DeleteRecordsRequest
+    from replog.replication.deadlines import Timer
+    from replog.replication.host_context import HostContext
+    from replog.replication.partition_table import PartitionTable
+    from replog.types import TopicPartition
+
+HIGH_WATERMARK = -1
+"""The offset that stands for the high watermark."""
+
+
+class _DeleteWait:
+    __slots__ = ("answers", "offsets", "request_id", "timer")
+
+    def __init__(self, request_id: int) -> None:
+        self.request_id = request_id
+        self.offsets: list[tuple[TopicPartition, int]] = []
+        self.answers: list[DeletedRecords | None] = []
+        self.timer: Timer | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return None not in self.answers
+
+
+class DeleteServer:
+    """Answers the delete-records requests of one broker's clients."""
+
+    def __init__(self, context: HostContext, table: PartitionTable) -> None:
+        self._context = context
+        self._table = table
+        self._waits: dict[int, _DeleteWait] = {}
+
+    def receive(self, request_id: int, request: DeleteRecordsRequest, now_ms: int) -> None:
+        """Move the log starts; answer when the low watermarks have followed."""
+        wait = _DeleteWait(request_id)
+        moved: dict[TopicPartition, int] = {}
+        for topic_partition, asked in request.partitions:
+            offset = self._offset(topic_partition, asked)
+            answer = None
+            if isinstance(offset, ErrorCode):
+                answer = DeletedRecords(topic_partition=topic_partition, error=offset)
+                offset = 0
+            elif offset > max(
+                moved.get(topic_partition, 0), self._log_start_offset(topic_partition)
+            ):
+                moved[topic_partition] = offset
+                self._context.emit(AdvanceLogStart(topic_partition, offset))
+                self._context.touched[topic_partition] = None
+            wait.offsets.append((topic_partition, offset))
+            wait.answers.append(answer)
+        self._waits[request_id] = wait
+        # The log start has moved when this step's effects are carried out: look then.
+        wait.timer = self._context.deadlines.schedule(
+            now_ms + max(request.timeout_ms, 0), lambda _: self._expire(wait)
+        )
+        self._look_at(wait, moved)
+
+    def wake(self) -> None:
+        """Log starts, brokers or leaders have changed."""
+        for wait in list(self._waits.values()):
+            self._look_at(wait, {})
+
+    def gone(self, request_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        wait = self._waits.pop(request_id, None)
+        if wait is not None:
+            self._context.deadlines.cancel(wait.timer)
+
+    def _offset(self, topic_partition: TopicPartition, asked: int) -> int | ErrorCode:
+        """Where the log is to start, or why it cannot."""
+        error = self._table.refusal(topic_partition)
+        if error is not ErrorCode.NONE:
+            return error
+        leader = self._table.replicas[topic_partition].leader
+        if leader is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if "delete" not in leader.registration.config.log.cleanup_policies:
+            return ErrorCode.POLICY_VIOLATION
+        offset = leader.high_watermark if asked == HIGH_WATERMARK else asked
+        if not 0 <= offset <= leader.high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE
+        return offset
+
+    def _log_start_offset(self, topic_partition: TopicPartition) -> int:
+        log = self._table.replicas[topic_partition].log
+        return log.log_start_offset if log is not None else 0
+
+    def _look_at(self, wait: _DeleteWait, moved: dict[TopicPartition, int]) -> None:
+        for index, (topic_partition, offset) in enumerate(wait.offsets):
+            if wait.answers[index] is not None:
+                continue
+            error = self._table.refusal(topic_partition)
+            leader = None
+            if error is ErrorCode.NONE:
+                leader = self._table.replicas[topic_partition].leader
+                if leader is None:
+                    error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if leader is None:
+                wait.answers[index] = DeletedRecords(topic_partition=topic_partition, error=error)
+                continue
+            low_watermark = leader.low_watermark(moved.get(topic_partition))
+            if low_watermark >= offset:
+                wait.answers[index] = DeletedRecords(
+                    topic_partition=topic_partition, low_watermark=low_watermark
+                )
+        if wait.is_over:
+            self._answer(wait)
+
+    def _expire(self, wait: _DeleteWait) -> None:
+        for index, (topic_partition, _) in enumerate(wait.offsets):
+            if wait.answers[index] is None:
+                wait.answers[index] = DeletedRecords(
+                    topic_partition=topic_partition, error=ErrorCode.REQUEST_TIMED_OUT
+                )
+        self._answer(wait)
+
+    def _answer(self, wait: _DeleteWait) -> None:
+        self._context.deadlines.cancel(wait.timer)
+        del self._waits[wait.request_id]
+        answers = tuple(answer for answer in wait.answers if answer is not None)
+        self._context.emit(Respond(wait.request_id, DeleteRecordsResponse(partitions=answers)))

@@ -1,0 +1,316 @@
+"""The serving side of fetches, for followers and consumers alike (facts 7).
+
+Each partition is checked in a fixed order; a follower's claim that holds is its acknowledgement.
+The answer goes out at once if there is anything to say, else when something moves, else when the
+request's time is up; what is said is read then, and not when the request came.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING
+
+from replog.messages import (
+    CONSUMER,
+    ErrorCode,
+    FetchedPartition,
+    FetchResponse,
+    LogRead,
+)
+from replog.replication.divergence import check_claim
+from replog.replication.effects import Respond
+from replog.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, SessionCache
+from replog.replication.fetch_waits import FetchWait
+from replog.replication.incidents import Fenced
+from replog.replication.partition_table import check_epoch
+from replog.replication.read_replica import preferred_read_replica
+from replog.types import NO_LEADER_EPOCH, Isolation
+
+if TYPE_CHECKING:
+    from replog.messages import FetchPartition, FetchRequest
+    from replog.replication.host_context import HostContext
+    from replog.replication.log_view import LogView
+    from replog.replication.partition_table import PartitionTable
+    from replog.replication.replica import Replica
+
+_FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+
+
+class FetchServer:
+    """Answers the fetches of one broker's peers and clients."""
+
+    def __init__(self, context: HostContext, table: PartitionTable) -> None:
+        self._context = context
+        self._table = table
+        self._sessions = SessionCache()
+        self._waits: dict[int, FetchWait] = {}
+
+    def receive(self, request_id: int, request: FetchRequest, now_ms: int) -> None:
+        """Answer a fetch, or let it wait."""
+        session = None
+        if request.session_epoch == FULL_EPOCH:
+            session = self._sessions.open(request, self._context.cluster.broker_epoch)
+        elif request.session_epoch == FINAL_EPOCH:
+            self._sessions.drop(request)
+        else:
+            resumed = self._sessions.resume(request)
+            if isinstance(resumed, ErrorCode):
+                self._context.emit(Respond(request_id, FetchResponse(error=resumed)))
+                return
+            session = resumed
+            if session.waiting is not None:
+                # Its asker has given it up, or it would not ask again in the same session.
+                self._complete(session.waiting)
+            session.update(request)
+        wait = FetchWait(request_id, request, session)
+        if self._take_in(wait, now_ms) or request.wait_ms_max <= 0:
+            self._answer(wait)
+            return
+        wait.timer = self._context.deadlines.schedule(
+            now_ms + request.wait_ms_max, lambda _: self._complete(wait)
+        )
+        self._waits[request_id] = wait
+        if session is not None:
+            session.waiting = wait
+        replicas = self._table.replicas
+        for asked in wait.partitions:
+            replica = replicas.get(asked.topic_partition)
+            if replica is not None:
+                replica.fetch_waits[request_id] = wait
+
+    def wake(self, replica: Replica, now_ms: int) -> None:
+        """Something moved here: answer the fetches that need not wait any more."""
+        for wait in list(replica.fetch_waits.values()):
+            if wait.request_id not in self._waits:
+                continue
+            if self._is_ready(wait):
+                self._complete(wait)
+            elif wait.request.isolation is Isolation.TXN_COMMITTED:
+                # The log tells its last stable offset only after its high watermark was set.
+                self._context.deadlines.schedule(
+                    now_ms, functools.partial(self._maybe_complete, wait)
+                )
+
+    def release(self, replica: Replica) -> None:
+        """The replica is gone from here: so are the fetches that wait at it."""
+        for wait in list(replica.fetch_waits.values()):
+            if wait.request_id in self._waits:
+                self._complete(wait)
+
+    def gone(self, request_id: int) -> None:
+        """Nobody waits for this answer any more."""
+        wait = self._waits.get(request_id)
+        if wait is not None:
+            self._forget(wait)
+
+    def _take_in(self, wait: FetchWait, now_ms: int) -> bool:
+        """Check every partition and count the claims that hold; whether to answer at once."""
+        request = wait.request
+        partitions = wait.partitions
+        answer_now = not partitions
+        available = 0
+        for asked in partitions:
+            refusal = self._refusal(asked, request)
+            if refusal is None and request.replica_id != CONSUMER:
+                refusal = self._count_claim(asked, request, now_ms)
+            if refusal is not None:
+                wait.refused[asked.topic_partition] = refusal
+                answer_now = True
+                if refusal.error in _FENCED:
+                    self._report_fenced(asked, request, refusal.error)
+            elif available < request.min_bytes:
+                available += self._readable_bytes(asked, request)
+        return answer_now or available >= request.min_bytes
+
+    def _count_claim(
+        self, asked: FetchPartition, request: FetchRequest, now_ms: int
+    ) -> FetchedPartition | None:
+        """A follower's claim holds: it is an acknowledgement, unless the follower is outdated."""
+        leader = self._table.replicas[asked.topic_partition].leader
+        assert leader is not None
+        if self._context.cluster.is_replaced(request.replica_id, request.broker_epoch):
+            return FetchedPartition(
+                topic_partition=asked.topic_partition, error=ErrorCode.NOT_LEADER_OR_FOLLOWER
+            )
+        # What no epoch vouches for proves nothing, unless it is no record at all.
+        if asked.current_leader_epoch == leader.leader_epoch and (
+            asked.last_fetched_epoch != NO_LEADER_EPOCH
+            or asked.fetch_offset == asked.log_start_offset
+        ):
+            progress = leader.followers[request.replica_id]
+            leader.record_fetch(progress, asked, request.broker_epoch, now_ms)
+        return None
+
+    def _refusal(self, asked: FetchPartition, request: FetchRequest) -> FetchedPartition | None:
+        """Why there is nothing to read, in the order of facts 7.2; None: there may be."""
+        replica = self._table.replicas.get(asked.topic_partition)
+        if replica is None or replica.log is None:
+            return _refused(asked, self._table.refusal(asked.topic_partition))
+        leader, log = replica.leader, replica.log
+        if request.replica_id == CONSUMER:
+            if leader is not None and self._context.options.rack_aware_reads:
+                preferred = preferred_read_replica(
+                    leader, self._context.cluster, request.rack, asked.fetch_offset
+                )
+                if preferred is not None:
+                    return FetchedPartition(
+                        topic_partition=asked.topic_partition,
+                        high_watermark=leader.high_watermark,
+                        last_stable_offset=log.last_stable_offset,
+                        log_start_offset=log.log_start_offset,
+                        preferred_read_replica=preferred,
+                    )
+        elif request.replica_id < 0:
+            return _refused(asked, ErrorCode.INVALID_REQUEST)
+        error = check_epoch(replica.registration.leader_epoch, asked.current_leader_epoch)
+        if error is not ErrorCode.NONE:
+            return _refused(asked, error)
+        if request.replica_id != CONSUMER:
+            if leader is None:
+                return _refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            if request.replica_id not in leader.followers:
+                unassigned = asked.current_leader_epoch >= 0
+                return _refused(
+                    asked,
+                    ErrorCode.UNKNOWN_LEADER_EPOCH
+                    if unassigned
+                    else ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                )
+            if asked.log_start_offset > asked.fetch_offset:
+                return _refused(asked, ErrorCode.INVALID_REQUEST)
+        if asked.last_fetched_epoch < NO_LEADER_EPOCH:
+            return _refused(asked, ErrorCode.INVALID_REQUEST)
+        fault = check_claim(log, asked.fetch_offset, asked.last_fetched_epoch)
+        if fault is None:
+            if (
+                request.replica_id == CONSUMER
+                and leader is not None
+                and leader.is_high_watermark_behind
+                and asked.fetch_offset >= leader.high_watermark
+            ):
+                return _refused(asked, ErrorCode.OFFSET_NOT_AVAILABLE)
+            return None
+        if isinstance(fault, ErrorCode):
+            return _refused(asked, fault)
+        return FetchedPartition(
+            topic_partition=asked.topic_partition,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            diverging_epoch=fault,
+        )
+
+    def _readable_bytes(self, asked: FetchPartition, request: FetchRequest) -> int:
+        replica = self._table.replicas[asked.topic_partition]
+        assert replica.log is not None
+        end_offset = _read_end(replica, replica.log, request)
+        if end_offset <= asked.fetch_offset:
+            return 0
+        if request.min_bytes <= 1:
+            return 1
+        return replica.log.readable_bytes(
+            asked.fetch_offset, end_offset, min(asked.max_bytes, request.min_bytes)
+        )
+
+    def _is_ready(self, wait: FetchWait) -> bool:
+        """Whether a fetch that waits need not any more (facts 7.4)."""
+        request = wait.request
+        available = 0
+        for asked in wait.partitions:
+            if self._refusal(asked, request) is not None:
+                return True
+            available += self._readable_bytes(asked, request)
+            if available >= request.min_bytes:
+                return True
+        return False
+
+    def _maybe_complete(self, wait: FetchWait, now_ms: int) -> None:
+        if wait.request_id in self._waits and self._is_ready(wait):
+            self._complete(wait)
+
+    def _complete(self, wait: FetchWait) -> None:
+        self._forget(wait)
+        wait.refused.clear()
+        self._answer(wait)
+
+    def _forget(self, wait: FetchWait) -> None:
+        self._context.deadlines.cancel(wait.timer)
+        del self._waits[wait.request_id]
+        if wait.session is not None:
+            wait.session.waiting = None
+        replicas = self._table.replicas
+        for asked in wait.partitions:
+            replica = replicas.get(asked.topic_partition)
+            if replica is not None:
+                replica.fetch_waits.pop(wait.request_id, None)
+
+    def _answer(self, wait: FetchWait) -> None:
+        """Say what there is now, in a session only what is new."""
+        request, session = wait.request, wait.session
+        partitions: list[FetchedPartition] = []
+        for asked in wait.partitions:
+            fetched = wait.refused.get(asked.topic_partition) or self._refusal(asked, request)
+            if fetched is None:
+                fetched = self._read(asked, request)
+            if session is None or session.is_news(fetched):
+                partitions.append(fetched)
+        if session is not None:
+            for fetched in partitions:
+                if fetched.records is not None:
+                    session.move_to_end(fetched.topic_partition)
+        session_id = session.session_id if session is not None else 0
+        self._context.emit(
+            Respond(
+                wait.request_id,
+                FetchResponse(partitions=tuple(partitions), session_id=session_id),
+                max(request.max_bytes, 0),
+            )
+        )
+
+    def _read(self, asked: FetchPartition, request: FetchRequest) -> FetchedPartition:
+        replica = self._table.replicas[asked.topic_partition]
+        log = replica.log
+        assert log is not None
+        end_offset = _read_end(replica, log, request)
+        records = None
+        if end_offset > asked.fetch_offset:
+            records = LogRead(
+                start_offset=asked.fetch_offset,
+                end_offset=end_offset,
+                max_bytes=max(asked.max_bytes, 0),
+                read_committed=request.isolation is Isolation.TXN_COMMITTED
+                and request.replica_id == CONSUMER,
+            )
+        return FetchedPartition(
+            topic_partition=asked.topic_partition,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            records=records,
+        )
+
+    def _report_fenced(
+        self, asked: FetchPartition, request: FetchRequest, error: ErrorCode
+    ) -> None:
+        self._context.report(
+            Fenced(
+                topic_partition=asked.topic_partition,
+                error=error,
+                leader_epoch=self._table.replicas[asked.topic_partition].registration.leader_epoch,
+                found_epoch=asked.current_leader_epoch,
+                peer_id=request.replica_id if request.replica_id >= 0 else None,
+            )
+        )
+
+
+def _refused(asked: FetchPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(topic_partition=asked.topic_partition, error=error)
+
+
+def _read_end(replica: Replica, log: LogView, request: FetchRequest) -> int:
+    """Exclusive: followers read all there is, consumers what is committed."""
+    if request.replica_id != CONSUMER:
+        return log.log_end_offset
+    if request.isolation is Isolation.TXN_COMMITTED:
+        return min(log.last_stable_offset, replica.high_watermark)
+    return replica.high_watermark

@@ -1,0 +1,194 @@
+"""Incremental fetches: both sides of a session remember what was asked and told (KIP-227).
+
+The asker lists only partitions whose part has changed since its last request, the other side only
+those with something to say. Each request raises the session's epoch by one, so that a lost or
+repeated one is noticed and the session begins anew.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from replog.messages import NO_SESSION, ErrorCode
+from replog.types import UNKNOWN_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from replog.messages import FetchedPartition, FetchPartition, FetchRequest
+    from replog.replication.fetch_waits import FetchWait
+    from replog.types import TopicPartition
+
+FULL_EPOCH = 0
+"""Session epoch of a request that asks for a new session."""
+FINAL_EPOCH = -1
+"""Session epoch of a request outside any session; it ends the one it names."""
+SESSIONS_MAX = 1000
+_EPOCH_MAX = 2**31 - 1
+_COUNTER_BITS = 20
+_INCARNATION_BITS = 10
+
+
+@dataclasses.dataclass(slots=True)
+class SessionPartition:
+    """One partition of a session, on the serving side."""
+
+    asked: FetchPartition
+    high_watermark_told: int = UNKNOWN_OFFSET
+    log_start_offset_told: int = UNKNOWN_OFFSET
+
+
+class ServedSession:
+    """What one asker has asked for and been told, in the order in which it is served."""
+
+    __slots__ = (
+        "broker_epoch",
+        "next_epoch",
+        "partitions",
+        "replica_id",
+        "session_id",
+        "waiting",
+    )
+
+    def __init__(self, session_id: int, request: FetchRequest) -> None:
+        self.session_id = session_id
+        self.replica_id = request.replica_id
+        self.broker_epoch = request.broker_epoch
+        self.next_epoch = 1
+        self.waiting: FetchWait | None = None
+        """Its fetch that is not yet answered."""
+        self.partitions: dict[TopicPartition, SessionPartition] = {
+            asked.topic_partition: SessionPartition(asked) for asked in request.partitions
+        }
+
+    def update(self, request: FetchRequest) -> None:
+        """Take in an incremental request."""
+        self.next_epoch = 1 if self.next_epoch == _EPOCH_MAX else self.next_epoch + 1
+        partitions = self.partitions
+        for topic_partition in request.forgotten:
+            partitions.pop(topic_partition, None)
+        for asked in request.partitions:
+            known = partitions.get(asked.topic_partition)
+            if known is None:
+                partitions[asked.topic_partition] = SessionPartition(asked)
+            else:
+                known.asked = asked
+
+    def is_news(self, fetched: FetchedPartition) -> bool:
+        """Whether to say it; remembers it as said.
+
+        An error is never remembered: the partition is told anew when it is over.
+        """
+        known = self.partitions.get(fetched.topic_partition)
+        if known is None:
+            return True
+        if fetched.error is not ErrorCode.NONE:
+            known.high_watermark_told = UNKNOWN_OFFSET
+            return True
+        news = (
+            fetched.records is not None
+            or fetched.diverging_epoch is not None
+            or fetched.preferred_read_replica is not None
+            or fetched.high_watermark != known.high_watermark_told
+            or fetched.log_start_offset != known.log_start_offset_told
+        )
+        known.high_watermark_told = fetched.high_watermark
+        known.log_start_offset_told = fetched.log_start_offset
+        return news
+
+    def move_to_end(self, topic_partition: TopicPartition) -> None:
+        """It had its turn: in the next answer others come first."""
+        known = self.partitions.pop(topic_partition, None)
+        if known is not None:
+            self.partitions[topic_partition] = known
+
+
+class SessionCache:
+    """The sessions that a broker serves, at most `sessions_max`, the longest unused goes first."""
+
+    def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
+        self._sessions: dict[int, ServedSession] = {}
+        """Longest unused first."""
+        self._sessions_max = sessions_max
+        self._created = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: FetchRequest, broker_epoch: int) -> ServedSession:
+        """A new session with all partitions of the request."""
+        self.drop(request)
+        while len(self._sessions) >= self._sessions_max:
+            del self._sessions[next(iter(self._sessions))]
+        # Ids of another incarnation of this broker must not come again: what was asked under them
+        # may still be on its way.
+        self._created = self._created % (2**_COUNTER_BITS - 1) + 1
+        incarnation = max(broker_epoch, 0) % 2**_INCARNATION_BITS
+        session = ServedSession(incarnation << _COUNTER_BITS | self._created, request)
+        self._sessions[session.session_id] = session
+        return session
+
+    def resume(self, request: FetchRequest) -> ServedSession | ErrorCode:
+        """The session that an incremental request names; or why it cannot go on."""
+        session = self._sessions.get(request.session_id)
+        if (
+            session is None
+            or session.replica_id != request.replica_id
+            or session.broker_epoch != request.broker_epoch
+        ):
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.next_epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        del self._sessions[request.session_id]
+        self._sessions[request.session_id] = session
+        return session
+
+    def drop(self, request: FetchRequest) -> None:
+        """End the session that a request names, if it is the asker's own."""
+        session = self._sessions.get(request.session_id)
+        if session is not None and session.replica_id == request.replica_id:
+            del self._sessions[request.session_id]
+
+
+class AskedSession:
+    """The asking side: what the other side remembers of us."""
+
+    def __init__(self) -> None:
+        self.session_id = NO_SESSION
+        self.epoch = FULL_EPOCH
+        self.known: dict[TopicPartition, FetchPartition] = {}
+        """As we last asked."""
+
+    @property
+    def is_incremental(self) -> bool:
+        return self.session_id != NO_SESSION
+
+    def begin(self, wanted: Iterable[FetchPartition]) -> tuple[FetchPartition, ...]:
+        """Ask for a new session with all that is wanted; returns it."""
+        self.known = {asked.topic_partition: asked for asked in wanted}
+        return tuple(self.known.values())
+
+    def forget(self, topic_partition: TopicPartition) -> bool:
+        """Leave it out from now on; returns whether it was in."""
+        return self.known.pop(topic_partition, None) is not None
+
+    def include(self, asked: FetchPartition) -> bool:
+        """Ask for it like this from now on; returns whether that is a change."""
+        if self.known.get(asked.topic_partition) == asked:
+            return False
+        self.known[asked.topic_partition] = asked
+        return True
+
+    def answered(self, session_id: int) -> None:
+        """The other side has answered under this session id."""
+        if self.session_id == NO_SESSION:
+            self.session_id = session_id
+            self.epoch = 1 if session_id != NO_SESSION else FULL_EPOCH
+        else:
+            self.epoch = 1 if self.epoch == _EPOCH_MAX else self.epoch + 1
+
+    def reset(self) -> None:
+        """Begin anew with the next request."""
+        self.session_id = NO_SESSION
+        self.epoch = FULL_EPOCH

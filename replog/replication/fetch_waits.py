@@ -1,0 +1,36 @@
+"""A fetch that waits at the serving side for bytes, or for its time to run out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from replog.messages import FetchedPartition, FetchPartition, FetchRequest
+    from replog.replication.deadlines import Timer
+    from replog.replication.fetch_session import ServedSession
+    from replog.types import TopicPartition
+
+
+class FetchWait:
+    """One request, with the partitions that it stands for."""
+
+    __slots__ = ("refused", "request", "request_id", "session", "timer")
+
+    def __init__(
+        self, request_id: int, request: FetchRequest, session: ServedSession | None
+    ) -> None:
+        self.request_id = request_id
+        self.request = request
+        self.session = session
+        self.timer: Timer | None = None
+        self.refused: dict[TopicPartition, FetchedPartition] = {}
+        """What the first look found, for an answer at once."""
+
+    @property
+    def partitions(self) -> Collection[FetchPartition]:
+        """In the order in which they are served."""
+        if self.session is None:
+            return self.request.partitions
+        return [known.asked for known in self.session.partitions.values()]

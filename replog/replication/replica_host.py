@@ -1,0 +1,480 @@
+"""All replicas of one broker: takes events in, gives effects out, and holds the two roles together.
+
+The caller carries out the effects of a step in order, feeds back their completions, and only then
+steps the next event. What one event moves in several places (a high watermark, a log's end, a
+proposal) is acted on once, when its last completion is in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from replog.messages import (
+    DeleteRecordsRequest,
+    ErrorCode,
+    FetchRequest,
+    ListOffsetsRequest,
+    ProduceRequest,
+)
+from replog.replication import events as ev
+from replog.replication.alter_partition import ProposalQueue
+from replog.replication.cluster_view import ClusterView
+from replog.replication.delete_server import DeleteServer
+from replog.replication.effects import (
+    CheckpointHighWatermarks,
+    DeleteLog,
+    Effect,
+    Respond,
+    SetAsideLog,
+)
+from replog.replication.fetch_server import FetchServer
+from replog.replication.fetcher import Fetcher
+from replog.replication.follower import Follower
+from replog.replication.host_context import HostContext
+from replog.replication.incidents import LeadershipChanged, ReplicaFailed
+from replog.replication.leader import Leader
+from replog.replication.offsets_server import list_offsets
+from replog.replication.partition_table import PartitionTable
+from replog.replication.produce_server import ProduceServer
+from replog.replication.replica import Replica, Role
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replog.config import ReplicationOptions
+    from replog.errors import ReplogError
+    from replog.messages import IsrDecision, IsrProposal
+    from replog.registrations import PartitionRegistration
+    from replog.replication.incidents import Uncommitted
+    from replog.replication.log_view import LogView
+    from replog.types import TopicPartition
+
+
+class ReplicaHost:
+    """The pure core of one broker."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: Callable[[TopicPartition], LogView | None],
+        options: ReplicationOptions,
+    ) -> None:
+        """logs: the open log of a partition; None where there is none that can be used."""
+        self.broker_id = broker_id
+        self._logs = logs
+        self._effects: list[Effect] = []
+        self._context = HostContext(ClusterView(broker_id), options, self._effects.append)
+        self._table = PartitionTable()
+        self._faults: dict[TopicPartition, tuple[ReplogError, bool]] = {}
+        """Logs that cannot be used: why, and whether they are damaged."""
+        self._fetchers: dict[int, Fetcher] = {}
+        """By leader's broker id."""
+        self._proposals = ProposalQueue(self._context, self._decide)
+        self._produces = ProduceServer(self._context, self._table)
+        self._fetches = FetchServer(self._context, self._table)
+        self._deletes = DeleteServer(self._context, self._table)
+        self._is_running = False
+        """Metadata has come: the periodic tasks go on."""
+        self._now_ms = 0
+        self._handle: dict[type, Callable[[Any, int], None]] = {
+            ev.BrokerRegistered: self._register,
+            ev.MetadataChanged: self._apply,
+            ev.LogUnavailable: self._lose_log,
+            ev.LogReplaced: self._replace_log,
+            ev.RequestReceived: self._receive,
+            ev.RequesterGone: self._forget_requester,
+            ev.ResponseReceived: self._hear,
+            ev.RequestFailed: self._request_failed,
+            ev.LeaderAppendCompleted: self._produces.append_completed,
+            ev.LeaderAppendFailed: self._leader_append_failed,
+            ev.FollowerAppendCompleted: self._follower_append_completed,
+            ev.FollowerAppendFailed: self._follower_append_failed,
+            ev.TruncationCompleted: self._truncation_completed,
+            ev.LogFlushed: self._log_flushed,
+            ev.Tick: self._tick,
+        }
+        self._receivers: dict[type, Callable[[int, Any, int], None]] = {
+            FetchRequest: self._fetches.receive,
+            ProduceRequest: self._produces.receive,
+            DeleteRecordsRequest: self._deletes.receive,
+            ListOffsetsRequest: self._list_offsets,
+        }
+
+    @property
+    def broker_epoch(self) -> int:
+        return self._context.cluster.broker_epoch
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When a Tick is due; None: never, unless something happens first."""
+        return self._context.deadlines.next_ms
+
+    def role_of(self, topic_partition: TopicPartition) -> Role | None:
+        """None: this broker holds no replica of it."""
+        replica = self._table.replicas.get(topic_partition)
+        return replica.role if replica is not None else None
+
+    def leader(self, topic_partition: TopicPartition) -> Leader | None:
+        """The leading role, if it is ours."""
+        replica = self._table.replicas.get(topic_partition)
+        return replica.leader if replica is not None else None
+
+    def follower(self, topic_partition: TopicPartition) -> Follower | None:
+        """The following role, if it is ours."""
+        replica = self._table.replicas.get(topic_partition)
+        return replica.follower if replica is not None else None
+
+    def registration(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
+        """As the controller last told, of any partition of the cluster."""
+        return self._table.registrations.get(topic_partition)
+
+    def why_uncommitted(self, topic_partition: TopicPartition, offset: int) -> Uncommitted | None:
+        """What holds `offset` back; None where we do not lead, or it is committed or not there."""
+        leader = self.leader(topic_partition)
+        return leader.why_uncommitted(offset, self._now_ms) if leader is not None else None
+
+    def step(self, event: ev.Event, now_ms: int) -> list[Effect]:
+        """Take in one event; returns what to do about it, in order."""
+        self._now_ms = now_ms
+        self._handle[type(event)](event, now_ms)
+        if not self._produces.is_appending:
+            self._settle(now_ms)
+        # The list itself stays: everybody emits into it.
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
+
+    def _settle(self, now_ms: int) -> None:
+        """Act on what has moved: wake those who wait for it, send what is due."""
+        touched = self._context.touched
+        if touched:
+            replicas = self._table.replicas
+            for topic_partition in list(touched):
+                replica = replicas.get(topic_partition)
+                if replica is not None and replica.fetch_waits:
+                    self._fetches.wake(replica, now_ms)
+            touched.clear()
+            self._deletes.wake()
+        for fetcher in self._fetchers.values():
+            if fetcher.request_id is None:
+                fetcher.maybe_send(now_ms)
+        self._proposals.maybe_send(now_ms)
+
+    # Requests of peers and clients.
+
+    def _receive(self, event: ev.RequestReceived, now_ms: int) -> None:
+        self._receivers[type(event.request)](event.request_id, event.request, now_ms)
+
+    def _list_offsets(self, request_id: int, request: ListOffsetsRequest, now_ms: int) -> None:
+        self._context.emit(Respond(request_id, list_offsets(self._table, request)))
+
+    def _forget_requester(self, event: ev.RequesterGone, now_ms: int) -> None:
+        self._produces.gone(event.request_id)
+        self._fetches.gone(event.request_id)
+        self._deletes.gone(event.request_id)
+
+    # Answers to our own requests.
+
+    def _hear(self, event: ev.ResponseReceived, now_ms: int) -> None:
+        request_id = event.request_id
+        if self._proposals.answered(request_id, event.response, now_ms):
+            return
+        for fetcher in self._fetchers.values():
+            if fetcher.request_id == request_id:
+                fetcher.answered(event.response, now_ms)
+                return
+            if request_id in fetcher.offset_requests:
+                fetcher.offset_answered(request_id, event.response, now_ms)
+                return
+
+    def _request_failed(self, event: ev.RequestFailed, now_ms: int) -> None:
+        request_id = event.request_id
+        if self._proposals.failed(request_id, now_ms):
+            return
+        for fetcher in self._fetchers.values():
+            if fetcher.request_id == request_id:
+                fetcher.failed(now_ms)
+                return
+            if request_id in fetcher.offset_requests:
+                fetcher.offset_failed(request_id, now_ms)
+                return
+
+    def _decide(self, proposal: IsrProposal, decision: IsrDecision, now_ms: int) -> bool:
+        leader = self.leader(proposal.topic_partition)
+        return leader is not None and leader.decided(proposal, decision, now_ms)
+
+    # Completions.
+
+    def _leader_append_failed(self, event: ev.LeaderAppendFailed, now_ms: int) -> None:
+        self._produces.append_failed(event)
+
+    def _follower_append_completed(self, event: ev.FollowerAppendCompleted, now_ms: int) -> None:
+        follower = self.follower(event.topic_partition)
+        if follower is not None:
+            follower.append_completed(now_ms)
+
+    def _follower_append_failed(self, event: ev.FollowerAppendFailed, now_ms: int) -> None:
+        follower = self.follower(event.topic_partition)
+        if follower is not None:
+            follower.append_failed(event.error, now_ms)
+
+    def _truncation_completed(self, event: ev.TruncationCompleted, now_ms: int) -> None:
+        follower = self.follower(event.topic_partition)
+        if follower is not None:
+            follower.truncation_completed(now_ms)
+
+    def _log_flushed(self, event: ev.LogFlushed, now_ms: int) -> None:
+        replica = self._table.replicas.get(event.topic_partition)
+        if replica is None:
+            return
+        if replica.leader is not None:
+            replica.leader.log_synced(now_ms)
+        elif replica.follower is not None:
+            replica.follower.log_synced()
+
+    # Time.
+
+    def _tick(self, event: ev.Tick, now_ms: int) -> None:
+        self._context.deadlines.run_due(now_ms)
+
+    def _start_periods(self, now_ms: int) -> None:
+        if self._is_running:
+            return
+        self._is_running = True
+        self._schedule_isr_check(now_ms)
+        self._schedule_checkpoint(now_ms)
+
+    def _schedule_isr_check(self, now_ms: int) -> None:
+        due_ms = now_ms + max(self._context.options.replica_lag_time_max_ms // 2, 1)
+        self._context.deadlines.schedule(due_ms, lambda now_ms: self._check_isrs(due_ms, now_ms))
+
+    def _check_isrs(self, due_ms: int, now_ms: int) -> None:
+        self._schedule_isr_check(now_ms)
+        if now_ms - due_ms > self._context.options.replica_lag_time_max_ms // 4:
+            # We have slept, and the fetches that came meanwhile may still lie before us: nobody is
+            # to blame until the next check.
+            return
+        for replica in self._table.replicas.values():
+            if replica.leader is not None:
+                replica.leader.check_isr(now_ms)
+
+    def _schedule_checkpoint(self, now_ms: int) -> None:
+        period_ms = max(self._context.options.replica_high_watermark_checkpoint_interval_ms, 1)
+        self._context.deadlines.schedule(now_ms + period_ms, self._checkpoint)
+
+    def _checkpoint(self, now_ms: int) -> None:
+        self._schedule_checkpoint(now_ms)
+        self._context.emit(CheckpointHighWatermarks())
+
+    # What the controller says.
+
+    def _register(self, event: ev.BrokerRegistered, now_ms: int) -> None:
+        self._context.cluster.broker_epoch = event.broker_epoch
+
+    def _apply(self, event: ev.MetadataChanged, now_ms: int) -> None:
+        self._start_periods(now_ms)
+        delta = event.delta
+        self._context.cluster.apply(delta.brokers)
+        for topic_partition, topic_id in delta.removed_partitions:
+            known = self._table.registrations.get(topic_partition)
+            if known is not None and known.topic_id == topic_id:
+                self._remove(topic_partition)
+        for registration in delta.partitions:
+            self._apply_registration(registration, now_ms)
+        if delta.brokers:
+            self._brokers_changed(now_ms)
+
+    def _brokers_changed(self, now_ms: int) -> None:
+        """Who is alive and who may join has changed: leaders, followers and deletions look anew."""
+        for topic_partition, replica in self._table.replicas.items():
+            if replica.leader is not None:
+                replica.leader.advance_high_watermark(now_ms)
+                self._context.touched[topic_partition] = None
+            elif replica.log is not None:
+                self._maybe_follow(replica, now_ms)
+
+    def _remove(self, topic_partition: TopicPartition) -> None:
+        self._table.registrations.pop(topic_partition, None)
+        self._drop_replica(topic_partition)
+
+    def _drop_replica(self, topic_partition: TopicPartition) -> None:
+        """The replica is not ours any more: its files go."""
+        replica = self._table.replicas.get(topic_partition)
+        if replica is None:
+            return
+        self._retire(
+            replica,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"{topic_partition} was deleted or moved away while the producer waited",
+        )
+        del self._table.replicas[topic_partition]
+        self._faults.pop(topic_partition, None)
+        self._fetches.release(replica)
+        self._context.emit(DeleteLog(topic_partition))
+
+    def _apply_registration(self, registration: PartitionRegistration, now_ms: int) -> None:
+        topic_partition = registration.topic_partition
+        known = self._table.registrations.get(topic_partition)
+        if known is not None and known.topic_id != registration.topic_id:
+            self._remove(topic_partition)
+            known = None
+        if known is not None and (
+            registration.partition_epoch < known.partition_epoch
+            or registration.leader_epoch < known.leader_epoch
+        ):
+            return
+        self._table.registrations[topic_partition] = registration
+        if self.broker_id not in registration.replicas:
+            self._drop_replica(topic_partition)
+            return
+        replica = self._table.replicas.get(topic_partition)
+        if replica is None:
+            replica = Replica(registration, None)
+            self._table.replicas[topic_partition] = replica
+        self._open(replica, registration, now_ms)
+        self._assume_role(replica, registration, now_ms)
+
+    def _open(self, replica: Replica, registration: PartitionRegistration, now_ms: int) -> None:
+        """Have the log, if it can be had: in place of one that failed only a new one will do."""
+        if replica.log is not None:
+            return
+        topic_partition = registration.topic_partition
+        log = self._logs(topic_partition)
+        if log is not None and log is not replica.failed_log:
+            replica.log = log
+            self._faults.pop(topic_partition, None)
+            return
+        fault = self._faults.get(topic_partition)
+        leader_id = registration.leader_id
+        if (
+            fault is not None
+            and fault[1]
+            and leader_id not in {None, self.broker_id}
+            and self.broker_id not in registration.isr
+            and not replica.is_replacing
+        ):
+            # All that is committed is with the leader and its in-sync set: ours may be set aside.
+            replica.is_replacing = True
+            self._context.emit(SetAsideLog(topic_partition))
+
+    def _assume_role(
+        self, replica: Replica, registration: PartitionRegistration, now_ms: int
+    ) -> None:
+        before = replica.registration
+        replica.registration = registration
+        log = replica.log
+        if log is None:
+            return
+        leads = registration.leader_id == self.broker_id
+        role_before = replica.role
+        is_new_epoch = registration.leader_epoch > before.leader_epoch or (
+            replica.leader is None and replica.follower is None
+        )
+        if leads:
+            self._stop_following(replica)
+            if replica.leader is None:
+                replica.leader = Leader(self._context, registration, log, self._proposals, now_ms)
+            else:
+                replica.leader.apply(registration, now_ms)
+        else:
+            if replica.leader is not None:
+                self._retire(
+                    replica,
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"broker {self.broker_id} stopped leading {registration.topic_partition} "
+                    f"before the records were committed; they may still be, so ask the new "
+                    f"leader before sending them again",
+                )
+            self._maybe_follow(replica, now_ms)
+        self._context.touched[registration.topic_partition] = None
+        if is_new_epoch or replica.role is not role_before:
+            self._context.report(
+                LeadershipChanged(
+                    topic_partition=registration.topic_partition,
+                    leader_id=registration.leader_id,
+                    leader_epoch=registration.leader_epoch,
+                    isr=registration.isr,
+                    high_watermark=replica.high_watermark,
+                    log_end_offset=log.log_end_offset,
+                    unclean=registration.unclean,
+                )
+            )
+
+    def _maybe_follow(self, replica: Replica, now_ms: int) -> None:
+        """Follow the leader there is, in its present epoch; nobody while it is not alive."""
+        registration = replica.registration
+        leader_id = registration.leader_id
+        follower = replica.follower
+        cluster = self._context.cluster
+        is_alive = leader_id is not None and cluster.is_alive(leader_id)
+        if follower is not None:
+            if (
+                is_alive
+                and follower.leader_epoch == registration.leader_epoch
+                and follower.leader_id == leader_id
+            ):
+                follower.registration = registration
+                return
+            self._stop_following(replica)
+        if not is_alive or leader_id is None or replica.log is None:
+            return
+        fetcher = self._fetchers.get(leader_id)
+        if fetcher is None:
+            fetcher = self._fetchers[leader_id] = Fetcher(self._context, leader_id)
+        replica.follower = Follower(self._context, registration, replica.log, fetcher)
+        fetcher.add(replica.follower)
+        replica.follower.start(now_ms)
+
+    def _stop_following(self, replica: Replica) -> None:
+        follower, replica.follower = replica.follower, None
+        if follower is None:
+            return
+        fetcher = self._fetchers[follower.leader_id]
+        fetcher.remove(follower)
+        if not fetcher.followers:
+            fetcher.close()
+            del self._fetchers[follower.leader_id]
+
+    def _retire(self, replica: Replica, error: ErrorCode, message: str) -> None:
+        """Play no role any more; who waits for what we cannot do hears `error`."""
+        topic_partition = replica.registration.topic_partition
+        self._stop_following(replica)
+        leader, replica.leader = replica.leader, None
+        if leader is not None:
+            leader.resign(error, message)
+            self._produces.release(topic_partition, error, message)
+        self._context.touched[topic_partition] = None
+
+    # Logs that fail.
+
+    def _lose_log(self, event: ev.LogUnavailable, now_ms: int) -> None:
+        topic_partition = event.topic_partition
+        is_news = topic_partition not in self._faults
+        self._faults[topic_partition] = (event.error, event.damaged)
+        replica = self._table.replicas.get(topic_partition)
+        if replica is not None:
+            replica.is_replacing = False
+            if replica.log is not None:
+                self._retire(
+                    replica,
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"the log of {topic_partition} on broker {self.broker_id} has failed: "
+                    f"{event.error}",
+                )
+                replica.failed_log, replica.log = replica.log, None
+        if is_news:
+            self._context.report(
+                ReplicaFailed(
+                    topic_partition=topic_partition,
+                    leader_epoch=replica.registration.leader_epoch if replica is not None else -1,
+                    message=str(event.error),
+                )
+            )
+
+    def _replace_log(self, event: ev.LogReplaced, now_ms: int) -> None:
+        replica = self._table.replicas.get(event.topic_partition)
+        if replica is None:
+            return
+        replica.is_replacing = False
+        self._open(replica, replica.registration, now_ms)
+        self._assume_role(replica, replica.registration, now_ms)
