@@ -127,11 +127,14 @@ class PartitionState:
             del self.unclean[replica]
         after = dataclasses.replace(before, isr=isr, partition_epoch=before.partition_epoch + 1)
         if names_leader:
+            leader_epoch = before.leader_epoch + 1
+            unclean = elected is not None and elected.cause is ElectionCause.UNCLEAN
             after = dataclasses.replace(
                 after,
                 leader_id=elected.leader_id if elected else None,
-                leader_epoch=before.leader_epoch + 1,
-                unclean=elected is not None and elected.cause is ElectionCause.UNCLEAN,
+                leader_epoch=leader_epoch,
+                unclean=unclean,
+                unclean_epoch=leader_epoch if unclean else before.unclean_epoch,
             )
         self.registration = after
         invariant(
