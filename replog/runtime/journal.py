@@ -1,4 +1,4 @@
-"""What happened to a broker's partitions, for whoever asks afterwards; bounded, oldest first out."""
+"""What happened to a broker's partitions, for whoever asks afterwards. Bounded: old ones go."""
 
 from __future__ import annotations
 

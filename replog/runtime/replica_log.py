@@ -1,28 +1,136 @@
-"""A replica's log: `replog.Log` with a high watermark that only the protocol moves."""
+"""A replica's log as the core and the executor see it, over `replog.Log`.
+
+The native log is opened with flush.mode `os` whatever the topic asks for: its own `commit` would
+make the broker's loop wait for the disk. Syncs run in another thread instead, and `sync` and
+`note_synced` are the two halves of one: how far it went counts only when the loop hears of it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from replog.storage.partition_log import PartitionLog
+from replog.types import EpochEndOffset
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
+    import uuid
+    from collections.abc import Sequence
 
-    from replog.config import LogConfig
-    from replog.runtime.replica_group import ClosableLog
+    from replog._native.append_result import AppendResult
+    from replog._native.readable_log import LogSlice
+    from replog._native.transaction_index import AbortedTransaction
+    from replog.messages import RawBatches
+    from replog.storage.partition_log import PartitionLog
+    from replog.types import TimestampedOffset
 
 
-def open_replica_log(
-    path: str | os.PathLike[str], config: LogConfig, now_ms: Callable[[], int]
-) -> ClosableLog:
-    """Open (or create) the bare partition directory at `path` for one replica.
+class SyncTarget(NamedTuple):
+    """What a sync that starts now will cover: all below `end_offset`, unless there is a cut."""
 
-    A log that stands alone counts all it has as committed. A replica may not: without a checkpoint
-    of it, its high watermark starts at the log start, and a low one is safe (facts 6.3).
-    """
-    log = PartitionLog.open(path, config, now_ms=now_ms)
-    if log.follows_high_watermark:
-        log.high_watermark = log.log_start_offset
-    return log
+    end_offset: int
+    cuts: int
+
+
+class ReplicaLog:
+    """One replica's log. `sync` may run in any thread, all else in the broker's."""
+
+    __slots__ = ("_cuts", "_synced_end_offset", "log")
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self._synced_end_offset = log.synced_end_offset
+        self._cuts = 0
+
+    def __repr__(self) -> str:
+        return f"<ReplicaLog {self.log!r} high watermark {self.high_watermark}>"
+
+    @property
+    def topic_id(self) -> uuid.UUID:
+        return self.log.topic_id
+
+    @property
+    def log_start_offset(self) -> int:
+        return self.log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.log.log_end_offset
+
+    @property
+    def synced_end_offset(self) -> int:
+        return max(self._synced_end_offset, self.log.synced_end_offset)
+
+    @property
+    def high_watermark(self) -> int:
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> int:
+        return self.log.last_stable_offset
+
+    @property
+    def latest_epoch(self) -> int:
+        return self.log.latest_epoch
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        return self.log.end_offset_for_epoch(leader_epoch)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        return self.log.epoch_for_offset(offset)
+
+    def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
+        return self.log.offset_for_timestamp(timestamp)
+
+    def readable_bytes(self, start_offset: int, end_offset: int, max_bytes: int) -> int:
+        if start_offset >= end_offset:
+            return 0
+        return min(len(self.log.read(start_offset, max_bytes, end_offset=end_offset)), max_bytes)
+
+    def read(self, start_offset: int, max_bytes: int, end_offset: int) -> LogSlice:
+        return self.log.read(start_offset, max_bytes, end_offset=end_offset)
+
+    def aborted_transactions(
+        self, start_offset: int, end_offset: int
+    ) -> Sequence[AbortedTransaction]:
+        return self.log.aborted_transactions(start_offset, end_offset)
+
+    def append_as_leader(self, batches: RawBatches, leader_epoch: int) -> AppendResult:
+        return self.log.append_as_leader(batches, leader_epoch)
+
+    def append_as_follower(self, batches: RawBatches) -> AppendResult:
+        return self.log.append_as_follower(batches)
+
+    def assign_epoch(self, leader_epoch: int, start_offset: int) -> bool:
+        return self.log.assign_epoch(leader_epoch, start_offset)
+
+    def set_high_watermark(self, offset: int) -> int:
+        return self.log.set_high_watermark(offset)
+
+    def truncate_to(self, offset: int) -> bool:
+        self._cut(offset)
+        return self.log.truncate_to(offset)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        self._cut(0)
+        self.log.truncate_fully_and_start_at(offset)
+
+    def truncate_prefix_to(self, offset: int) -> bool:
+        return self.log.truncate_prefix_to(offset)
+
+    def _cut(self, offset: int) -> None:
+        self._cuts += 1
+        self._synced_end_offset = min(self._synced_end_offset, offset)
+
+    def sync_target(self) -> SyncTarget:
+        """What a sync that starts now is to cover."""
+        return SyncTarget(self.log.log_end_offset, self._cuts)
+
+    def sync(self, target: SyncTarget) -> None:
+        """Return once the records below the target are synced. Raises LogFailedError."""
+        self.log.commit(target.end_offset)
+
+    def note_synced(self, target: SyncTarget) -> bool:
+        """Count what was synced; False if a cut came in between, and another sync is due."""
+        if target.cuts != self._cuts:
+            return False
+        self._synced_end_offset = max(self._synced_end_offset, target.end_offset)
+        return True

@@ -48,7 +48,16 @@ def kind_of(name: str) -> DirectoryKind:
 
 def deleted_name(topic_partition: TopicPartition) -> str:
     """A new name for a partition's directory that is to be deleted; long topics are cut."""
-    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}-delete"
+    return _moved_name(topic_partition, DirectoryKind.DELETED)
+
+
+def stray_name(topic_partition: TopicPartition) -> str:
+    """A new name for a partition's directory that is to be kept, but not to be opened again."""
+    return _moved_name(topic_partition, DirectoryKind.STRAY)
+
+
+def _moved_name(topic_partition: TopicPartition, kind: DirectoryKind) -> str:
+    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}-{kind.value}"
     return topic_partition.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
 
 

@@ -19,14 +19,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Self
 
-from replog._native.mapped_file import (
-    FileLock,
-    fsync_dir,
-    make_dir,
-    remove,
-    remove_dir,
-    rename,
-)
+from replog._native.mapped_file import FileLock, fsync_dir, make_dir, remove, remove_dir
 from replog.config import LogConfig
 from replog.errors import LogClosedError, LogFailedError, NoSpaceError, StorageError, UsageError
 from replog.storage.clean_shutdown import (
@@ -35,13 +28,7 @@ from replog.storage.clean_shutdown import (
     write_clean_shutdown,
 )
 from replog.storage.directory_checkpoints import DirectoryCheckpoints, PartitionCheckpoints
-from replog.storage.directory_names import (
-    METADATA_TOPIC,
-    DirectoryKind,
-    check_topic_partition,
-    deleted_name,
-    kind_of,
-)
+from replog.storage.directory_names import METADATA_TOPIC, check_topic_partition
 from replog.storage.kafka_uuid import format_uuid, random_uuid
 from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
 from replog.storage.meta_properties import (
@@ -52,6 +39,7 @@ from replog.storage.meta_properties import (
 )
 from replog.storage.partition_log import PartitionLog, wall_clock_ms
 from replog.storage.partition_metadata import PARTITION_METADATA_FILE, write_topic_id
+from replog.storage.retired_partitions import RetiredPartitions
 from replog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -84,7 +72,6 @@ class LogDirectory:
         self.path = path
         self.refused: dict[TopicPartition, StorageError] = {}
         self.problems: list[str] = []
-        self.strays: list[str] = []
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.closed = False
         self._lock = lock
@@ -95,7 +82,7 @@ class LogDirectory:
         self._changes = threading.RLock()
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._members: dict[TopicPartition, PartitionCheckpoints] = {}
-        self._deleted: list[tuple[int, str]] = []
+        self._retired = RetiredPartitions(path)
 
     @classmethod
     def open(
@@ -138,7 +125,7 @@ class LogDirectory:
         try:
             opened._load(cluster_id, node_id, recovery_threads, on_progress)
         except BaseException:
-            opened._abandon()
+            opened.abandon()
             raise
         return opened
 
@@ -149,7 +136,7 @@ class LogDirectory:
         recovery_threads: int,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        found = self._find_partitions()
+        found = self._retired.scan(self._now_ms() + self._config.file_delete_delay_ms)
         self.meta_properties = self._settle_ids(cluster_id, node_id)
         self.last_shutdown = read_clean_shutdown(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path)
@@ -159,32 +146,6 @@ class LogDirectory:
         found = [key for key in found if not self._remove_torn_creation(key)]
         self._open_partitions(found, recovery_threads, on_progress)
         self._drop_missing(set(found))
-
-    def _find_partitions(self) -> list[TopicPartition]:
-        """Partitions by name; puts deleted ones in line. Raises UsageError for a stranger."""
-        found = []
-        delete_at_ms = self._now_ms() + self._config.file_delete_delay_ms
-        for entry in sorted(os.scandir(self.path), key=lambda entry: entry.name):
-            if not entry.is_dir():
-                continue
-            try:
-                kind = kind_of(entry.name)
-            except UsageError as error:
-                raise UsageError(
-                    f"expected only partition directories (TOPIC-N) in the log directory "
-                    f"{self.path}, found {entry.name!r}; move it elsewhere",
-                    path=entry.path,
-                ) from error
-            if kind is DirectoryKind.DELETED:
-                self._deleted.append((delete_at_ms, entry.path))
-            elif kind in (DirectoryKind.STRAY, DirectoryKind.FUTURE):
-                self.strays.append(entry.name)
-            elif kind is DirectoryKind.PARTITION:
-                topic_partition = TopicPartition.parse(entry.name)
-                # The controller's log is opened by the controller, as in Kafka.
-                if topic_partition.topic != METADATA_TOPIC:
-                    found.append(topic_partition)
-        return found
 
     def _settle_ids(self, cluster_id: str | None, node_id: int | None) -> MetaProperties:
         path = os.path.join(self.path, META_PROPERTIES_FILE)
@@ -339,11 +300,16 @@ class LogDirectory:
             return any(log.failed for log in self._logs.values())
 
     def create_partition(
-        self, topic: str, partition: int, topic_id: uuid.UUID | None = None
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID | None = None,
+        config: LogConfig | None = None,
     ) -> PartitionLog:
         """Create and open an empty partition; durable on return. A fresh topic id if none is given.
 
-        Raises UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
+        config: the topic's options from here on, if they are not as `open` was told. Raises
+        UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
         """
         topic_partition = TopicPartition(topic, partition)
         check_topic_partition(topic_partition)
@@ -363,6 +329,8 @@ class LogDirectory:
             )
             fsync_dir(self.path)
             watermark = 0 if self._replicated else None
+            if config is not None:
+                self._configs[topic] = config
             return self._make_log(
                 topic_partition, CheckpointedOffsets(clean=True, high_watermark=watermark)
             )
@@ -377,28 +345,38 @@ class LogDirectory:
             self._check_open()
             if topic_partition not in self.refused:
                 self[topic_partition].close(flush=False)
-            directory = self._directory(topic_partition)
-            retired = os.path.join(self.path, deleted_name(topic_partition))
-            rename(directory, retired)
-            fsync_dir(self.path)
-            self._logs.pop(topic_partition, None)
-            self._members.pop(topic_partition, None)
-            self.refused.pop(topic_partition, None)
-            self._checkpoints.drop([topic_partition])
             delay_ms = self._config.file_delete_delay_ms
-            self._deleted.append((self._now_ms() + delay_ms, retired))
+            self._retired.delete(topic_partition, self._now_ms() + delay_ms)
+            self._forget(topic_partition)
+
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """Take a partition out of use, damaged or not, and keep its files; durable on return.
+
+        Returns the directory that they are in now: it will not be opened again, and its name is
+        among `strays`. Raises UsageError for an unknown partition.
+        """
+        with self._changes:
+            self._check_open()
+            if topic_partition not in self.refused:
+                self[topic_partition].close(flush=False)
+            path = self._retired.set_aside(topic_partition)
+            self._forget(topic_partition)
+            return path
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        self._logs.pop(topic_partition, None)
+        self._members.pop(topic_partition, None)
+        self.refused.pop(topic_partition, None)
+        self._checkpoints.drop([topic_partition])
+
+    @property
+    def strays(self) -> list[str]:
+        """Names of the directories that were set aside, by this process or an earlier one."""
+        return list(self._retired.kept)
 
     def remove_deleted(self, now_ms: int | None = None) -> list[str]:
         """Unlink the deleted partitions whose delay is over at `now_ms`; returns their paths."""
-        now = self._now_ms() if now_ms is None else now_ms
-        with self._changes:
-            due = [path for deadline, path in self._deleted if deadline <= now]
-            self._deleted = [pair for pair in self._deleted if pair[0] > now]
-        for path in due:
-            for name in os.listdir(path):
-                remove(os.path.join(path, name))
-            remove_dir(path)
-        return due
+        return self._retired.unlink_due(self._now_ms() if now_ms is None else now_ms)
 
     def checkpoint_recovery_points(self) -> None:
         """Persist every log's recovery point, without flushing. Kafka does so every minute."""
@@ -475,12 +453,13 @@ class LogDirectory:
         if len(last) == len(self._logs) and not self.refused:
             write_clean_shutdown(self.path, broker_epoch)
 
-    def _abandon(self) -> None:
-        """Undo a failed open: leave everything as a crash would."""
-        self.closed = True
-        for log in self._logs.values():
-            log.close(flush=False)
-        self._lock.release()
+    def abandon(self) -> None:
+        """Let go of everything as a crash would: nothing is synced, written or marked clean."""
+        with self._changes:
+            self.closed = True
+            for log in self._logs.values():
+                log.close(flush=False)
+            self._lock.release()
 
     def _open_logs(self) -> list[tuple[TopicPartition, PartitionLog]]:
         self._check_open()

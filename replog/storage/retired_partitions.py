@@ -1,0 +1,95 @@
+"""Partition directories out of use, told from those in use by their names.
+
+Deleted ones wait for their files to be unlinked. Those set aside are kept for whoever wants to look
+at them, and are never opened again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING
+
+from replog._native.mapped_file import fsync_dir, remove, remove_dir, rename
+from replog.errors import UsageError
+from replog.storage.directory_names import (
+    METADATA_TOPIC,
+    DirectoryKind,
+    deleted_name,
+    kind_of,
+    stray_name,
+)
+from replog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class RetiredPartitions:
+    """Those of the log directory at `path`."""
+
+    def __init__(self, path: str) -> None:
+        self.kept: list[str] = []
+        """Names of the directories that were set aside."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._deleted: list[tuple[int, str]] = []
+
+    def scan(self, unlink_at_ms: int) -> list[TopicPartition]:
+        """The partitions in use, sorted by name; what an earlier process has retired is noted.
+
+        Raises UsageError for a directory that does not belong.
+        """
+        found = []
+        for entry in sorted(os.scandir(self._path), key=lambda entry: entry.name):
+            if not entry.is_dir():
+                continue
+            try:
+                kind = kind_of(entry.name)
+            except UsageError as error:
+                raise UsageError(
+                    f"expected only partition directories (TOPIC-N) in the log directory "
+                    f"{self._path}, found {entry.name!r}; move it elsewhere",
+                    path=entry.path,
+                ) from error
+            if kind is DirectoryKind.DELETED:
+                self._deleted.append((unlink_at_ms, entry.path))
+            elif kind in (DirectoryKind.STRAY, DirectoryKind.FUTURE):
+                self.kept.append(entry.name)
+            elif kind is DirectoryKind.PARTITION:
+                topic_partition = TopicPartition.parse(entry.name)
+                # The controller's log is opened by the controller, as in Kafka.
+                if topic_partition.topic != METADATA_TOPIC:
+                    found.append(topic_partition)
+        return found
+
+    def delete(self, topic_partition: TopicPartition, unlink_at_ms: int) -> None:
+        """Rename the partition's directory, durably, and unlink its files after `unlink_at_ms`."""
+        path = self._rename(topic_partition, deleted_name)
+        with self._lock:
+            self._deleted.append((unlink_at_ms, path))
+
+    def set_aside(self, topic_partition: TopicPartition) -> str:
+        """Rename the partition's directory, durably, and keep its files; returns its new path."""
+        path = self._rename(topic_partition, stray_name)
+        self.kept.append(os.path.basename(path))
+        return path
+
+    def unlink_due(self, now_ms: int) -> list[str]:
+        """Unlink the deleted partitions whose time has come at `now_ms`; returns their paths."""
+        with self._lock:
+            due = [path for deadline, path in self._deleted if deadline <= now_ms]
+            self._deleted = [pair for pair in self._deleted if pair[0] > now_ms]
+        for path in due:
+            for name in os.listdir(path):
+                remove(os.path.join(path, name))
+            remove_dir(path)
+        return due
+
+    def _rename(
+        self, topic_partition: TopicPartition, new_name: Callable[[TopicPartition], str]
+    ) -> str:
+        path = os.path.join(self._path, new_name(topic_partition))
+        rename(os.path.join(self._path, str(topic_partition)), path)
+        fsync_dir(self._path)
+        return path
