@@ -187,6 +187,28 @@ class RequestTimedOutError(ReplicationError):
     retriable = True
 
 
+class UnknownTopicOrPartitionError(ReplicationError):
+    """The topic does not exist, or has no such partition, or its broker has not heard of it yet."""
+
+    retriable = True
+
+
+class TopicExistsError(ReplicationError):
+    """A topic of that name exists already."""
+
+
+class NoLeaderError(ReplicationError):
+    """Nobody leads the partition now, or its leader could not be reached in time."""
+
+    retriable = True
+
+
+class OffsetNotAvailableError(ReplicationError):
+    """A new leader does not know yet how much is committed; ask again soon."""
+
+    retriable = True
+
+
 class UsageError(ReplogError, ValueError):
     """A bad option, a closed handle, a wrong thread: the caller's mistake."""
 

@@ -1,46 +1,251 @@
-"""Messages between replicas of one process: a queue, first in, first out.
+"""Messages between the nodes of one process: one queue, first in, first out, pumped by `deliver`.
 
-Objects are handed over as they are: records stay the sender's read view, with no copy. A message to
-a replica that is down is lost, as on a broken connection.
+Requests and answers are handed over as objects, with no copy: records stay the leader's read view.
+Every pair of nodes has a connection in the sense that matters: between two nodes messages keep
+their order, a reset fails what was asked over it on both sides, and what is cut off or sent to a
+paused node waits where it is, as in the buffers of a socket, until the way is free again.
+
+`deliver` hands over messages until none is on its way or its budget is spent, and never runs within
+itself: what a node sends while it handles a message goes to the end of the queue.
 """
 
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from replog.errors import invariant
 
 if TYPE_CHECKING:
-    from replog.messages import Message
+    from collections.abc import Callable
+
+    from replog.messages import Request, Response
+
+CONTROLLER = -1
+CLIENT = -2
+"""Addresses beside the brokers' ids, which are never negative. All clients share one."""
 
 
-class Envelope(NamedTuple):
-    """A message on its way."""
+class Endpoint(Protocol):
+    """A node as its messages find it; the ids of requests to it are the transport's."""
+
+    def receive_request(self, request_id: int, sender: int, request: Any) -> None: ...
+
+    def requester_gone(self, request_id: int) -> None:
+        """Nobody waits for that answer any more."""
+
+    def receive_response(self, request_id: int, response: Any) -> None:
+        """The answer to the node's own request of this id."""
+
+    def request_failed(self, request_id: int) -> None:
+        """The node's own request of this id: its connection broke, or there was no way."""
+
+    def connection_lost(self, peer: int) -> None:
+        """A broker has reset its connection; told to the controller alone."""
+
+
+class _Exchange(NamedTuple):
+    """A request that is not answered: who asked, under which id, and whom."""
+
+    sender: int
+    request_id: int
+    receiver: int
+
+
+class _Request(NamedTuple):
+    sender: int
+    receiver: int
+    exchange_id: int
+    request: Request
+
+
+class _Response(NamedTuple):
+    sender: int
+    receiver: int
+    request_id: int
+    response: Response
+
+
+class _Failure(NamedTuple):
+    """`sender` has reset its connection, or refuses one: the receiver's request gets no answer."""
 
     sender: int
     receiver: int
-    message: Message
+    request_id: int
+
+
+class _Gone(NamedTuple):
+    """`sender` has reset its connection, or gives up: its request needs no answer any more."""
+
+    sender: int
+    receiver: int
+    exchange_id: int
+
+
+class _Lost(NamedTuple):
+    """`sender` has reset the connection that the controller watches."""
+
+    sender: int
+    receiver: int
+
+
+_Message = _Request | _Response | _Failure | _Gone | _Lost
 
 
 class MemoryTransport:
-    """What is on its way between all replicas of a group."""
+    """The messages on their way between all nodes. `wake` is called when the first one comes."""
 
-    def __init__(self) -> None:
-        self._queue: collections.deque[Envelope] = collections.deque()
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._endpoints: dict[int, Endpoint] = {}
+        self._queue: collections.deque[_Message] = collections.deque()
+        self._exchanges: dict[int, _Exchange] = {}
+        self._next_exchange_id = 0
+        self._cut: set[tuple[int, int]] = set()
+        self._paused: set[int] = set()
+        self._held: list[_Message] = []
+        self._delivering = False
+        self.receiver = CLIENT
+        """Who was handed the latest message."""
 
     def __len__(self) -> int:
+        """Messages that `deliver` would hand over."""
         return len(self._queue)
 
-    def send(self, sender: int, receiver: int, message: Message) -> None:
-        self._queue.append(Envelope(sender, receiver, message))
+    def attach(self, address: int, endpoint: Endpoint) -> None:
+        """Put a node at an address that is free."""
+        invariant(address not in self._endpoints, "a free address", address=address)
+        self._endpoints[address] = endpoint
 
-    def next(self) -> Envelope | None:
-        """Take the oldest message off the queue; None if there is none."""
-        return self._queue.popleft() if self._queue else None
+    def request(
+        self, sender: int, receiver: int, request_id: int, request: Request, *, answered: bool = True
+    ) -> None:
+        """Send a request, whose answer or failure comes back under the sender's `request_id`.
 
-    def disconnect(self, replica_id: int) -> None:
-        """Lose all that is on its way from and to `replica_id`."""
+        answered=False: there will be none (acks=0), and nothing is told of a failure either.
+        """
+        if receiver not in self._endpoints:
+            if answered:
+                self._put(_Failure(receiver, sender, request_id))
+            return
+        self._next_exchange_id += 1
+        exchange_id = self._next_exchange_id
+        if answered:
+            self._exchanges[exchange_id] = _Exchange(sender, request_id, receiver)
+        self._put(_Request(sender, receiver, exchange_id, request))
+
+    def respond(self, exchange_id: int, response: Response) -> None:
+        """Answer a request. Nothing happens if its sender is gone or wants no answer."""
+        exchange = self._exchanges.pop(exchange_id, None)
+        if exchange is not None:
+            self._put(
+                _Response(exchange.receiver, exchange.sender, exchange.request_id, response)
+            )
+
+    def forget(self, sender: int, request_id: int) -> None:
+        """The sender gives up on its request; whoever works on it is told."""
+        for exchange_id, exchange in self._exchanges.items():
+            if exchange.sender == sender and exchange.request_id == request_id:
+                del self._exchanges[exchange_id]
+                self._put(_Gone(sender, exchange.receiver, exchange_id))
+                return
+
+    def detach(self, address: int) -> None:
+        """Reset all connections of a node and free its address, as the death of its process does.
+
+        What is on its way from or to it is lost; its peers are told, for each open request.
+        """
+        del self._endpoints[address]
+        self._paused.discard(address)
         self._queue = collections.deque(
-            envelope
-            for envelope in self._queue
-            if replica_id not in (envelope.sender, envelope.receiver)
+            message for message in self._queue if not _touches(message, address)
         )
+        self._held = [message for message in self._held if not _touches(message, address)]
+        for exchange_id, exchange in list(self._exchanges.items()):
+            if exchange.sender == address:
+                del self._exchanges[exchange_id]
+                self._put(_Gone(address, exchange.receiver, exchange_id))
+            elif exchange.receiver == address:
+                del self._exchanges[exchange_id]
+                self._put(_Failure(address, exchange.sender, exchange.request_id))
+        if CONTROLLER in self._endpoints:
+            self._put(_Lost(address, CONTROLLER))
+
+    def cut(self, one: int, other: int) -> None:
+        """Let nothing through between two nodes until `join`; nobody is told."""
+        self._cut.update(((one, other), (other, one)))
+
+    def join(self, one: int, other: int) -> None:
+        """Undo `cut`: what waited goes on its way, in its order."""
+        self._cut -= {(one, other), (other, one)}
+        self._release()
+
+    def join_all(self) -> None:
+        self._cut.clear()
+        self._release()
+
+    def pause(self, address: int) -> None:
+        """Let a node receive nothing until `resume`; nobody is told."""
+        self._paused.add(address)
+
+    def resume(self, address: int) -> None:
+        self._paused.discard(address)
+        self._release()
+
+    def deliver(self, budget: int) -> bool:
+        """Hand over up to `budget` messages; True if more are on their way."""
+        invariant(not self._delivering, "no delivery within a delivery")
+        queue = self._queue
+        endpoints = self._endpoints
+        self._delivering = True
+        try:
+            while budget and queue:
+                budget -= 1
+                message = queue.popleft()
+                if (self._cut or self._paused) and self._is_stopped(message):
+                    self._held.append(message)
+                    continue
+                endpoint = endpoints.get(message.receiver)
+                if endpoint is None:
+                    continue
+                self.receiver = message.receiver
+                if type(message) is _Request:
+                    endpoint.receive_request(message.exchange_id, message.sender, message.request)
+                elif type(message) is _Response:
+                    endpoint.receive_response(message.request_id, message.response)
+                elif type(message) is _Failure:
+                    endpoint.request_failed(message.request_id)
+                elif type(message) is _Gone:
+                    endpoint.requester_gone(message.exchange_id)
+                else:
+                    endpoint.connection_lost(message.sender)
+                if queue is not self._queue:
+                    queue = self._queue  # a node was detached
+        finally:
+            self._delivering = False
+        return bool(queue)
+
+    def _put(self, message: _Message) -> None:
+        queue = self._queue
+        queue.append(message)
+        if len(queue) == 1 and not self._delivering:
+            self._wake()
+
+    def _release(self) -> None:
+        """Try what was held again, ahead of the queue: all of it is older than its like there."""
+        if self._held:
+            idle = not self._queue
+            self._queue.extendleft(reversed(self._held))
+            self._held.clear()
+            if idle:
+                self._wake()
+
+    def _is_stopped(self, message: _Message) -> bool:
+        return message.receiver in self._paused or (message.sender, message.receiver) in self._cut
+
+
+def _touches(message: _Message, address: int) -> bool:
+    """Whether a message dies with a node: what tells of an earlier death of it does not."""
+    if type(message) in (_Request, _Response):
+        return address in (message.sender, message.receiver)
+    return message.receiver == address

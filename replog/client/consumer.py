@@ -1,0 +1,275 @@
+"""The consumer of one partition: committed records in offset order, whoever leads."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from replog.client.connection import answer_to, metadata_change
+from replog.client.protocol_errors import RETRIABLE, error_of
+from replog.errors import UnknownTopicOrPartitionError, UsageError
+from replog.messages import (
+    ErrorCode,
+    FetchPartition,
+    FetchRequest,
+    ListOffsetsRequest,
+    OffsetSpec,
+)
+from replog.types import UNKNOWN_OFFSET, Isolation, Record, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from replog.client.connection import ClusterConnection
+    from replog.messages import FetchedPartition, FetchResponse, ListOffsetsResponse
+
+Start = int | Literal["earliest", "latest"]
+RETRY_BACKOFF_MS = 100
+FETCH_BYTES_MAX = 1024 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConsumedRecords:
+    """Records of [start_offset, end_offset) as they were fetched; decoded when asked for.
+
+    They pin the leader's files, and stay readable as long as this lives.
+    """
+
+    topic_partition: TopicPartition
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+    _slice: Any
+    _bound: int
+    _aborted: Sequence[Any]
+
+    def records(self) -> Iterator[Record]:
+        """One object per record; those of aborted transactions are left out as isolation says."""
+        found: Iterator[Record] = self._slice.records(
+            end_offset=self._bound, aborted=self._aborted, record_type=Record
+        )
+        return found
+
+    def to_arrow(
+        self, *, columns: Sequence[str] | None = None, zero_copy: bool = False
+    ) -> pa.RecordBatch:
+        """As an Arrow record batch; columns as `replog.Log.to_arrow` has them."""
+        return self._slice.to_arrow(
+            end_offset=self._bound, columns=columns, zero_copy=zero_copy, aborted=self._aborted
+        )
+
+
+class Consumer:
+    """Reads one partition. Iterate for records, or over `slices` for whole fetches.
+
+    Follows leaders as they change. `position` is the next offset; it may be set between two reads.
+    """
+
+    def __init__(
+        self,
+        connection: ClusterConnection,
+        topic_partition: TopicPartition,
+        *,
+        start: Start = "earliest",
+        timestamp: int | None = None,
+        end: int | Literal["latest"] | None = None,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
+        fetch_bytes_max: int = FETCH_BYTES_MAX,
+        wait_ms_max: int = 500,
+    ) -> None:
+        """start: the first offset, or an end of the log as it is at the first read.
+
+        timestamp: instead of start, the first record that late (ms). end: exclusive; "latest" for
+        what is committed at the first read, None to wait for more for ever.
+        """
+        if start not in {"earliest", "latest"} and (not isinstance(start, int) or start < 0):
+            raise UsageError(f'expected an offset >= 0, "earliest" or "latest", found {start!r}')
+        self.topic_partition = topic_partition
+        self.position: int | None = None
+        self.end: int | None = end if isinstance(end, int) else None
+        self._connection = connection
+        self._start = start
+        self._timestamp = timestamp
+        self._ends_at_latest = end == "latest"
+        self._isolation = _isolation(isolation)
+        self._fetch_bytes_max = fetch_bytes_max
+        self._wait_ms_max = wait_ms_max
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self._records()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Nothing is held between two reads."""
+
+    async def _records(self) -> AsyncIterator[Record]:
+        async for consumed in self.slices():
+            for record in consumed.records():
+                yield record
+
+    async def slices(self) -> AsyncIterator[ConsumedRecords]:
+        """Fetch after fetch, up to `end`."""
+        while (consumed := await self.next_slice()) is not None:
+            yield consumed
+
+    async def next_slice(self) -> ConsumedRecords | None:
+        """The records of the next fetch that brings any; None once `end` is reached.
+
+        Raises OffsetOutOfRangeError where the position is not in the log, and what the leader
+        refuses for good.
+        """
+        position = await self._settled_position()
+        while self.end is None or position < self.end:
+            fetched = await self._fetch(position)
+            if fetched is None:
+                continue
+            consumed = self._consumed(position, fetched)
+            if consumed is not None:
+                self.position = consumed.end_offset
+                return consumed
+        return None
+
+    async def _settled_position(self) -> int:
+        if self._ends_at_latest:
+            self.end = (await self._list_offsets(OffsetSpec.LATEST)).offset
+            self._ends_at_latest = False
+        if self.position is None:
+            self.position = await self._first_offset()
+        return self.position
+
+    async def _first_offset(self) -> int:
+        if self._timestamp is not None:
+            found = await self._list_offsets(self._timestamp)
+            if found.offset != UNKNOWN_OFFSET:
+                return found.offset
+            return (await self._list_offsets(OffsetSpec.LATEST)).offset
+        if isinstance(self._start, int):
+            return self._start
+        spec = OffsetSpec.EARLIEST if self._start == "earliest" else OffsetSpec.LATEST
+        return (await self._list_offsets(spec)).offset
+
+    async def _list_offsets(self, timestamp: int) -> ListOffsetsResponse:
+        request = ListOffsetsRequest(
+            topic_partition=self.topic_partition, timestamp=timestamp, isolation=self._isolation
+        )
+        while True:
+            response: ListOffsetsResponse | None = None
+            leader_id = self._connection.partition(self.topic_partition).leader_id
+            if leader_id is not None:
+                response = await answer_to(self._connection, leader_id, request)
+            if response is not None and response.error is ErrorCode.NONE:
+                return response
+            if response is not None:
+                self._check_retriable(response.error)
+            await metadata_change(self._connection, RETRY_BACKOFF_MS)
+
+    async def _fetch(self, position: int) -> FetchedPartition | None:
+        """The leader's answer; None where it is worth another try."""
+        registration = self._connection.partition(self.topic_partition)
+        leader_id = registration.leader_id
+        response: FetchResponse | None = None
+        if leader_id is not None:
+            request = FetchRequest(
+                partitions=(
+                    FetchPartition(
+                        topic_partition=self.topic_partition,
+                        fetch_offset=position,
+                        current_leader_epoch=registration.leader_epoch,
+                        max_bytes=self._fetch_bytes_max,
+                    ),
+                ),
+                wait_ms_max=self._wait_ms_max,
+                isolation=self._isolation,
+            )
+            response = await self._answer_of_leader(leader_id, request)
+        if response is None:
+            await metadata_change(self._connection, RETRY_BACKOFF_MS)
+            return None
+        error = response.error
+        if error is ErrorCode.NONE and response.partitions:
+            error = response.partitions[0].error
+        if error is ErrorCode.NONE:
+            return response.partitions[0] if response.partitions else None
+        self._check_retriable(error)
+        await metadata_change(self._connection, RETRY_BACKOFF_MS)
+        return None
+
+    async def _answer_of_leader(self, leader_id: int, request: FetchRequest) -> FetchResponse | None:
+        """The answer; None if the connection broke, or another broker has come to lead."""
+        loop = self._connection.loop
+        future = loop.create_future()
+
+        def answered(response: Any) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        def changed() -> None:
+            if not self._leads(leader_id):
+                answered(None)
+
+        unsubscribe = self._connection.on_metadata_change(changed)
+        request_id = self._connection.ask(leader_id, request, answered)
+        try:
+            response: FetchResponse | None = await future
+        except BaseException:
+            self._connection.give_up(request_id)
+            raise
+        finally:
+            unsubscribe()
+        if response is None:
+            self._connection.give_up(request_id)
+        return response
+
+    def _leads(self, broker_id: int) -> bool:
+        try:
+            return self._connection.partition(self.topic_partition).leader_id == broker_id
+        except UnknownTopicOrPartitionError:
+            return False
+
+    def _consumed(self, position: int, fetched: FetchedPartition) -> ConsumedRecords | None:
+        records = fetched.records
+        if records is None or not len(records):
+            return None
+        bound = fetched.high_watermark
+        if self._isolation is Isolation.TXN_COMMITTED:
+            bound = fetched.last_stable_offset
+        if self.end is not None:
+            bound = min(bound, self.end)
+        end_offset = min(records.end_offset, bound)
+        if end_offset <= position:
+            return None
+        return ConsumedRecords(
+            self.topic_partition,
+            position,
+            end_offset,
+            fetched.high_watermark,
+            records,
+            bound,
+            fetched.aborted,
+        )
+
+    def _check_retriable(self, error: ErrorCode) -> None:
+        if error not in RETRIABLE:
+            raise error_of(
+                error,
+                f"expected to read {self.topic_partition} at offset {self.position}, the leader "
+                f"answered {error.name}; see where the log starts and ends",
+                topic_partition=str(self.topic_partition),
+                offset=self.position,
+            )
+
+
+def _isolation(isolation: Isolation | str) -> Isolation:
+    try:
+        found = Isolation(isolation)
+    except ValueError:
+        found = Isolation.LOG_END
+    if found is Isolation.LOG_END:
+        raise UsageError(
+            f"expected isolation read_uncommitted or read_committed, found {isolation!r}"
+        )
+    return found

@@ -1,0 +1,54 @@
+"""How clients inside the process reach the cluster: the model controller's view, the transport."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from replog.errors import UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from replog.controller.model_controller import ModelController
+    from replog.messages import PartitionRequest
+    from replog.registrations import PartitionRegistration
+    from replog.runtime.clock import Clock
+    from replog.runtime.cluster_pump import ClientEndpoint
+    from replog.types import TopicPartition
+
+
+class MemoryConnection:
+    """A `client.connection.ClusterConnection` over the memory transport.
+
+    Who leads is read where it is decided: a client in the same process needs no metadata of its
+    own, and hears of a change in the moment of its decision.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        controller: ModelController,
+        endpoint: ClientEndpoint,
+    ) -> None:
+        self.loop = loop
+        self.wall_ms = clock.wall_ms
+        self.ask = endpoint.ask
+        self.give_up = endpoint.give_up
+        self.tell = endpoint.tell
+        self._controller = controller
+        self._producer_ids = itertools.count(1)
+        self._listeners: dict[int, Callable[[], None]] = {}
+        self._next_listener = itertools.count()
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionRegistration:
+        registration = self._controller.partition(topic_partition)
+        if registration is None:
+            raise UnknownTopicOrPartitionError(
+                f"expected an existing partition, found none called {topic_partition}; create its "
+                f"topic first, with enough partitions",
+                topic_partition=str(topic_partition),
+            )
+        return registration
