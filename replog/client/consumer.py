@@ -198,7 +198,9 @@ class Consumer:
         await metadata_change(self._connection, RETRY_BACKOFF_MS)
         return None
 
-    async def _answer_of_leader(self, leader_id: int, request: FetchRequest) -> FetchResponse | None:
+    async def _answer_of_leader(
+        self, leader_id: int, request: FetchRequest
+    ) -> FetchResponse | None:
         """The answer; None if the connection broke, or another broker has come to lead."""
         loop = self._connection.loop
         future = loop.create_future()

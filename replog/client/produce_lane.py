@@ -247,9 +247,7 @@ class ProduceLane:
         """Go on when the metadata changes, or a while has passed."""
         self._stopped = True
         if self._retry is None:
-            self._retry = self._connection.loop.call_later(
-                RETRY_BACKOFF_MS / 1000, self._try_again
-            )
+            self._retry = self._connection.loop.call_later(RETRY_BACKOFF_MS / 1000, self._try_again)
 
     def _try_again(self) -> None:
         if self._retry is not None:
@@ -266,9 +264,7 @@ class ProduceLane:
                 f"time; nothing was written",
                 topic_partition=str(self.topic_partition),
             )
-        return error_of(
-            failure.code, failure.message, topic_partition=str(self.topic_partition)
-        )
+        return error_of(failure.code, failure.message, topic_partition=str(self.topic_partition))
 
 
 def _complete(pending: PendingBatches, produced: Produced) -> None:
@@ -279,5 +275,3 @@ def _complete(pending: PendingBatches, produced: Produced) -> None:
 def _fail(pending: PendingBatches, error: ReplogError) -> None:
     if not pending.future.done():
         pending.future.set_exception(error)
-
-

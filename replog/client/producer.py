@@ -153,7 +153,10 @@ class Producer:
         """Return once nothing is on its way, whatever became of it."""
         while not all(lane.is_idle for lane in self._lanes.values()):
             waiting = [
-                future for lane in self._lanes.values() for future in lane.futures if not future.done()
+                future
+                for lane in self._lanes.values()
+                for future in lane.futures
+                if not future.done()
             ]
             if waiting:
                 await asyncio.wait(waiting)

@@ -87,6 +87,11 @@ class ModelController:
         partition = self._state.partitions.get(topic_partition)
         return partition.registration if partition else None
 
+    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The names of a topic's partitions, in order; empty if there is no such topic."""
+        known = self._state.topics.get(topic)
+        return known.partitions if known else ()
+
     def topics(self) -> tuple[str, ...]:
         """The names of all topics, sorted."""
         return tuple(sorted(self._state.topics))

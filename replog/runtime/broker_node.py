@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
-from replog.errors import ReplogError, StorageError
+from replog.errors import ReplogError
 from replog.messages import RegisterBrokerResponse
-from replog.registrations import NO_BROKER_EPOCH
+from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
     BrokerRegistered,
     LogFlushed,
@@ -32,9 +32,11 @@ from replog.runtime.effect_executor import DAMAGE, EffectExecutor
 from replog.runtime.journal import Journal
 
 if TYPE_CHECKING:
+    import uuid
+
     from replog.config import ControllerOptions, ReplicationOptions
     from replog.messages import PartitionRequest, Response
-    from replog.registrations import MetadataDelta
+    from replog.registrations import PartitionRegistration
     from replog.replication.effects import Effect
     from replog.replication.events import Event
     from replog.runtime.ports import Ports, ReplicatedLog
@@ -67,16 +69,20 @@ class BrokerNode:
         replication: ReplicationOptions,
         controller: ControllerOptions,
         rack: str | None = None,
+        journal: Journal | None = None,
     ) -> None:
+        """journal: where incidents go on from an earlier run; None begins one."""
         self.broker_id = broker_id
         self.store = ports.store
-        self.journal = Journal(broker_id)
+        self.journal = Journal(broker_id) if journal is None else journal
         self.host = ReplicaHost(broker_id, ports.store.get, replication)
         self.session = BrokerSession(broker_id, incarnation_id, rack, controller)
         self.ended: session_fx.SessionEnded | None = None
         self.broker_epoch = NO_BROKER_EPOCH
         self._network = ports.network
         self._executor = EffectExecutor(self._step_host, ports, self.journal, _host_id)
+        self._found: dict[TopicPartition, uuid.UUID] = {}
+        """Logs that were there at start, by the id of their topic."""
         self._registered_version: int | None = None
         """Metadata version at registration, until the logs were held against it."""
 
@@ -90,11 +96,10 @@ class BrokerNode:
 
     def start(self, now_ms: int) -> None:
         """Register with the controller; the logs are those that the store has found."""
+        replicas = self.store.replica_states()
+        self._found = {replica.topic_partition: replica.topic_id for replica in replicas}
         self._carry_out(
-            self.session.start(
-                self.store.previous_broker_epoch, self.store.replica_states(), now_ms
-            ),
-            now_ms,
+            self.session.start(self.store.previous_broker_epoch, replicas, now_ms), now_ms
         )
 
     def receive_request(self, request_id: int, request: PartitionRequest, now_ms: int) -> None:
@@ -185,23 +190,50 @@ class BrokerNode:
                     self.ended = effect
 
     def _apply_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
-        """Open the logs that the delta names, before the replicas hear of it."""
+        """Delete the logs that are gone, open those that are named, then tell the replicas."""
+        removed = self._removed_by(delta)
+        if removed:
+            # First of all: the name may be another topic's in the same delta.
+            self._executor.step(
+                MetadataChanged(
+                    delta=MetadataDelta(version=delta.version, removed_partitions=removed)
+                ),
+                now_ms,
+            )
+            self._delete_unknown(removed)
         for registration in delta.partitions:
-            if self.broker_id not in registration.replicas:
-                continue
-            try:
-                self.store.open(registration)
-            except StorageError as error:
-                unavailable = LogUnavailable(
-                    topic_partition=registration.topic_partition,
-                    error=error,
-                    damaged=isinstance(error, DAMAGE),
-                )
-                self._executor.step(unavailable, now_ms)
+            if self.broker_id in registration.replicas:
+                self._open_log(registration, now_ms)
         self._executor.step(MetadataChanged(delta=delta), now_ms)
         if self._registered_version is not None and delta.version >= self._registered_version:
             self._registered_version = None
             self.store.set_aside_strays(self._is_held)
+
+    def _removed_by(self, delta: MetadataDelta) -> tuple[tuple[TopicPartition, uuid.UUID], ...]:
+        """What is gone by the delta's own word, and what a topic of another id stands in for."""
+        removed = dict(delta.removed_partitions)
+        for registration in delta.partitions:
+            known = self.host.registration(registration.topic_partition)
+            if known is not None and known.topic_id != registration.topic_id:
+                removed[registration.topic_partition] = known.topic_id
+        return tuple(removed.items())
+
+    def _delete_unknown(self, removed: tuple[tuple[TopicPartition, uuid.UUID], ...]) -> None:
+        """Delete logs from an earlier run whose topic went while this broker was away."""
+        for topic_partition, topic_id in removed:
+            if self._found.get(topic_partition) == topic_id and not self._is_held(topic_partition):
+                del self._found[topic_partition]
+                self.store.delete(topic_partition)
+
+    def _open_log(self, registration: PartitionRegistration, now_ms: int) -> None:
+        topic_partition = registration.topic_partition
+        try:
+            self.store.open(registration)
+        except ReplogError as error:
+            unavailable = LogUnavailable(
+                topic_partition=topic_partition, error=error, damaged=isinstance(error, DAMAGE)
+            )
+            self._executor.step(unavailable, now_ms)
 
     def _is_held(self, topic_partition: TopicPartition) -> bool:
         registration = self.host.registration(topic_partition)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from replog.errors import UnknownTopicOrPartitionError
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replog.controller.model_controller import ModelController
-    from replog.messages import PartitionRequest
     from replog.registrations import PartitionRegistration
     from replog.runtime.clock import Clock
     from replog.runtime.cluster_pump import ClientEndpoint
@@ -52,3 +51,24 @@ class MemoryConnection:
                 topic_partition=str(topic_partition),
             )
         return registration
+
+    def partition_count(self, topic: str) -> int:
+        count = len(self._controller.partitions_of(topic))
+        if not count:
+            raise UnknownTopicOrPartitionError(
+                f"expected an existing topic, found none called {topic!r}; create it first"
+            )
+        return count
+
+    def on_metadata_change(self, call: Callable[[], None]) -> Callable[[], None]:
+        number = next(self._next_listener)
+        self._listeners[number] = call
+        return lambda: self._listeners.pop(number, None) and None
+
+    def metadata_changed(self) -> None:
+        """Tell all who listen."""
+        for call in list(self._listeners.values()):
+            call()
+
+    def new_producer_id(self) -> int:
+        return next(self._producer_ids)

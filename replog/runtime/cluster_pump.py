@@ -8,13 +8,11 @@ for the cluster's owner.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
 from replog.controller import events as controller_ev
 from replog.controller.effects import Report, Respond
-from replog.errors import LogDirectoryLockedError, UsageError
 from replog.runtime.broker_node import BrokerNode
 from replog.runtime.group_flush import GroupFlush
 from replog.runtime.journal import Journal
@@ -22,6 +20,7 @@ from replog.runtime.memory_transport import CLIENT, CONTROLLER, MemoryTransport
 from replog.runtime.ports import Ports
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from replog.config import ControllerOptions, ReplicationOptions
@@ -53,6 +52,7 @@ class BrokerEndpoint:
         replication: ReplicationOptions,
         controller: ControllerOptions,
         rack: str | None,
+        journal: Journal,
     ) -> None:
         self.broker_id = broker_id
         self.store = store
@@ -62,6 +62,7 @@ class BrokerEndpoint:
         self._now_ms = pump.clock.monotonic_ms
         self._flushes = GroupFlush(pump.loop, self._flush_completed)
         self._completed: list[tuple[TopicPartition, ReplicaLog, ReplogError | None]] = []
+        self._when_ended: list[Callable[[], None]] = []
         self.node = BrokerNode(
             broker_id,
             incarnation_id,
@@ -69,6 +70,7 @@ class BrokerEndpoint:
             replication=replication,
             controller=controller,
             rack=rack,
+            journal=journal,
         )
 
     def send_to_broker(self, request_id: int, to: int, request: PartitionRequest) -> None:
@@ -88,6 +90,13 @@ class BrokerEndpoint:
 
     def receive_response(self, request_id: int, response: Any) -> None:
         self.node.receive_response(request_id, response, self._now_ms())
+        if self.node.ended is not None:
+            for call in self._when_ended:
+                call()
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call when the session with the controller is over; see `BrokerNode.ended`."""
+        self._when_ended.append(call)
 
     def request_failed(self, request_id: int) -> None:
         self.node.request_failed(request_id, self._now_ms())
@@ -117,9 +126,7 @@ class BrokerEndpoint:
         if self.paused:
             self._completed.append((topic_partition, log, error))
             return
-        self._pump.run(
-            self, self.node.flush_completed, topic_partition, log, self._now_ms(), error
-        )
+        self._pump.run(self, self.node.flush_completed, topic_partition, log, self._now_ms(), error)
 
 
 class ControllerEndpoint:
@@ -232,6 +239,8 @@ class ClusterPump:
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.crashes: list[tuple[int, BaseException]] = []
         """Nodes that broke an invariant, each with the error."""
+        self.after_turn: list[Callable[[], None]] = []
+        """Called at the end of each turn."""
         self._controller: ControllerEndpoint | None = None
         self._is_awake = False
         self._timer: asyncio.TimerHandle | None = None
@@ -305,6 +314,8 @@ class ClusterPump:
             self._tick(now_ms)
             more = more or len(self.transport) > 0
             deadline = self._deadline_ms()
+        for call in list(self.after_turn):
+            call()
         if more:
             self._wake()
         elif deadline is not None:

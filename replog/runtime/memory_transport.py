@@ -118,7 +118,13 @@ class MemoryTransport:
         self._endpoints[address] = endpoint
 
     def request(
-        self, sender: int, receiver: int, request_id: int, request: Request, *, answered: bool = True
+        self,
+        sender: int,
+        receiver: int,
+        request_id: int,
+        request: Request,
+        *,
+        answered: bool = True,
     ) -> None:
         """Send a request, whose answer or failure comes back under the sender's `request_id`.
 
@@ -138,9 +144,7 @@ class MemoryTransport:
         """Answer a request. Nothing happens if its sender is gone or wants no answer."""
         exchange = self._exchanges.pop(exchange_id, None)
         if exchange is not None:
-            self._put(
-                _Response(exchange.receiver, exchange.sender, exchange.request_id, response)
-            )
+            self._put(_Response(exchange.receiver, exchange.sender, exchange.request_id, response))
 
     def forget(self, sender: int, request_id: int) -> None:
         """The sender gives up on its request; whoever works on it is told."""

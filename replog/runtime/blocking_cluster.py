@@ -1,0 +1,262 @@
+"""`LocalCluster` for code without a loop: the same methods, from any thread, each waiting its turn.
+
+The loop runs in a background thread between `start` and `close`. Whatever a call raises there is
+raised here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
+
+from replog.errors import UsageError
+from replog.types import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterator, Sequence
+
+    from replog.client.consumer import ConsumedRecords, Consumer, Start
+    from replog.client.produced import Produced
+    from replog.client.producer import AcksName
+    from replog.config import LogConfig
+    from replog.registrations import PartitionRegistration
+    from replog.replication.incidents import Uncommitted
+    from replog.runtime.failover_watch import Failover
+    from replog.runtime.journal import JournalEntry
+    from replog.runtime.local_cluster import LocalCluster, Node, ReplicaStatus
+    from replog.types import Record
+
+T = TypeVar("T")
+
+
+class BlockingConsumer:
+    """A consumer as a plain iterator of records; `slices` gives whole fetches."""
+
+    def __init__(self, cluster: BlockingCluster, consumer: Consumer) -> None:
+        self._cluster = cluster
+        self._consumer = consumer
+
+    def __iter__(self) -> Iterator[Record]:
+        for consumed in self.slices():
+            yield from consumed.records()
+
+    def slices(self) -> Iterator[ConsumedRecords]:
+        """Fetch after fetch, up to the end that was asked for."""
+        while (consumed := self._cluster.wait(self._consumer.next_slice())) is not None:
+            yield consumed
+
+
+class BlockingCluster:
+    """What `with LocalCluster(...)` gives; see there for what each method does."""
+
+    def __init__(self, cluster: LocalCluster) -> None:
+        self._cluster = cluster
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> Self:
+        """Start the thread and the brokers."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="replog-cluster", daemon=True
+        )
+        self._thread.start()
+        try:
+            self.wait(self._cluster.start())
+        except BaseException:
+            self._stop_loop()
+            raise
+        return self
+
+    def close(self) -> None:
+        """Stop the brokers and the thread. Raises what LocalCluster.close raises."""
+        if self._loop is None:
+            return
+        try:
+            self.wait(self._cluster.close())
+        finally:
+            self._stop_loop()
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the cluster's loop, and wait for what it returns."""
+        loop = self._loop
+        if loop is None or threading.current_thread() is self._thread:
+            coroutine.close()
+            raise UsageError(
+                "expected a running cluster and a thread that is not its own, found "
+                + ("the cluster closed" if loop is None else "a call from the cluster's thread")
+            )
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        *,
+        min_insync_replicas: int = 1,
+        unclean_leader_election: bool = False,
+        config: LogConfig | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        self.wait(
+            self._cluster.create_topic(
+                topic,
+                partitions,
+                replication_factor,
+                min_insync_replicas=min_insync_replicas,
+                unclean_leader_election=unclean_leader_election,
+                config=config,
+                assignment=assignment,
+            )
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        self.wait(self._cluster.delete_topic(topic))
+
+    def topics(self) -> tuple[str, ...]:
+        return self._call(self._cluster.topics)
+
+    def registration(self, topic: str, partition: int = 0) -> PartitionRegistration:
+        return self._call(self._cluster.registration, topic, partition)
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        return self._call(self._cluster.leader, topic, partition)
+
+    def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        return self._call(self._cluster.isr, topic, partition)
+
+    def replica(self, broker_id: int, topic: str, partition: int = 0) -> ReplicaStatus | None:
+        return self._call(self._cluster.replica, broker_id, topic, partition)
+
+    def partition_directory(self, broker_id: int, topic: str, partition: int = 0) -> str:
+        return self._call(self._cluster.partition_directory, broker_id, topic, partition)
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return self._cluster.broker_ids
+
+    def produce(
+        self,
+        topic: str,
+        values: Any,
+        *,
+        keys: Any = None,
+        timestamps: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        acks: AcksName = "all",
+    ) -> Produced:
+        return self.wait(
+            self._cluster.produce(
+                topic,
+                values,
+                keys=keys,
+                timestamps=timestamps,
+                headers=headers,
+                partition=partition,
+                acks=acks,
+            )
+        )
+
+    def consume(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        start: Start = "earliest",
+        timestamp: int | None = None,
+        end: int | Literal["latest"] | None = None,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
+        **options: Any,
+    ) -> BlockingConsumer:
+        return BlockingConsumer(
+            self,
+            self._cluster.consume(
+                topic,
+                partition,
+                start=start,
+                timestamp=timestamp,
+                end=end,
+                isolation=isolation,
+                **options,
+            ),
+        )
+
+    def kill(self, broker_id: int) -> None:
+        self._call(self._cluster.kill, broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        self._call(self._cluster.pause, broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        self._call(self._cluster.resume, broker_id)
+
+    def partition(self, one: Node, other: Node) -> None:
+        self._call(self._cluster.partition, one, other)
+
+    def isolate(self, broker_id: int) -> None:
+        self._call(self._cluster.isolate, broker_id)
+
+    def heal(self, one: Node | None = None, other: Node | None = None) -> None:
+        self._call(self._cluster.heal, one, other)
+
+    def restart(self, broker_id: int) -> None:
+        self.wait(self._cluster.restart(broker_id))
+
+    def stop(self, broker_id: int) -> None:
+        self.wait(self._cluster.stop(broker_id))
+
+    def in_sync(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        replicas: Sequence[int] | None = None,
+        timeout_ms: int = 30_000,
+    ) -> tuple[int, ...]:
+        return self.wait(
+            self._cluster.in_sync(topic, partition, replicas=replicas, timeout_ms=timeout_ms)
+        )
+
+    def leader_after(
+        self, epoch: int, topic: str, partition: int = 0, *, timeout_ms: int = 30_000
+    ) -> int:
+        return self.wait(self._cluster.leader_after(epoch, topic, partition, timeout_ms=timeout_ms))
+
+    def why_uncommitted(self, topic: str, offset: int, partition: int = 0) -> Uncommitted | None:
+        return self._call(self._cluster.why_uncommitted, topic, offset, partition)
+
+    def incidents(self, topic: str | None = None, partition: int = 0) -> list[JournalEntry]:
+        return self._call(self._cluster.incidents, topic, partition)
+
+    @property
+    def failovers(self) -> list[Failover]:
+        return self._call(lambda: self._cluster.failovers)
+
+    def _call(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Run a plain call on the cluster's loop."""
+
+        async def called() -> T:
+            return call(*arguments)
+
+        return self.wait(called())
+
+    def _stop_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is None or self._thread is None:
+            return
+        loop.call_soon_threadsafe(loop.stop)
+        self._thread.join()
+        # What is still there waits for nothing any more; its threads are idle.
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()

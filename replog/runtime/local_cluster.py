@@ -1,0 +1,450 @@
+"""`replog.LocalCluster`: brokers on real logs in one process, to embed, and to break in tests.
+
+    async with replog.LocalCluster(3) as cluster:      with replog.LocalCluster(3) as cluster:
+        await cluster.create_topic("orders")               cluster.create_topic("orders")
+        await cluster.produce("orders", [b"first"])        cluster.produce("orders", [b"first"])
+
+One asyncio loop runs all of it: the caller's own, or with plain `with` one in a background thread
+(`blocking_cluster.py`). Each broker has a log directory of its own. The controller keeps what it
+knows in memory, so a cluster begins in an empty directory.
+
+`kill` is the death of a process: nothing is closed, flushed or checkpointed, and the controller
+learns of it by the broken connection. `pause` is a process that stands still: nobody is told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+
+from replog.client.consumer import Consumer
+from replog.client.producer import Producer
+from replog.config import ControllerOptions, LogConfig, ReplicationOptions
+from replog.errors import NoLeaderError, ReplicationError, UsageError
+from replog.messages import CreateTopicRequest, DeleteTopicRequest
+from replog.registrations import TopicConfig
+from replog.runtime.clock import SystemClock
+from replog.runtime.memory_transport import CONTROLLER
+from replog.runtime.running_cluster import TIMEOUT_MS, ClusterOptions, RunningCluster
+from replog.types import Isolation, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from replog.client.consumer import Start
+    from replog.client.produced import Produced
+    from replog.client.producer import AcksName
+    from replog.registrations import PartitionRegistration
+    from replog.replication.incidents import Uncommitted
+    from replog.runtime.blocking_cluster import BlockingCluster
+    from replog.runtime.clock import Clock
+    from replog.runtime.failover_watch import Failover
+    from replog.runtime.journal import JournalEntry
+
+Node = int | Literal["controller"]
+
+
+class ReplicaStatus(NamedTuple):
+    """One broker's replica of a partition; ends are exclusive."""
+
+    broker_id: int
+    is_leader: bool
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    latest_epoch: int
+
+
+class LocalCluster:
+    """See the module. Brokers have the ids 1 to `brokers`.
+
+    Async methods are for the loop that entered it; entered by plain `with` it gives a
+    BlockingCluster, whose methods have the same names and may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        directory: str | os.PathLike[str] | None = None,
+        racks: Mapping[int, str] | None = None,
+        replication: ReplicationOptions | None = None,
+        controller: ControllerOptions | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        """directory: where the logs are, new or empty; None: a temporary one, gone at the end.
+
+        replication, controller: options of the brokers' replicas and sessions. Raises UsageError
+        for no brokers at all; entering raises it for a directory that is in use.
+        """
+        if not isinstance(brokers, int) or brokers < 1:
+            raise UsageError(f"expected at least one broker, found {brokers!r}")
+        self.directory = None if directory is None else os.path.abspath(directory)
+        self.broker_ids = tuple(range(1, brokers + 1))
+        self._is_temporary = directory is None
+        self._options = ClusterOptions(
+            racks=dict(racks or {}),
+            replication=replication or ReplicationOptions(),
+            controller=controller or ControllerOptions(),
+            clock=clock or SystemClock(),
+        )
+        self._state: RunningCluster | None = None
+        self._blocking: BlockingCluster | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __enter__(self) -> BlockingCluster:
+        from replog.runtime.blocking_cluster import BlockingCluster
+
+        self._blocking = BlockingCluster(self)
+        try:
+            return self._blocking.start()
+        except BaseException:
+            self._blocking = None
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        blocking, self._blocking = self._blocking, None
+        if blocking is not None:
+            blocking.close()
+
+    async def start(self) -> None:
+        """Start all brokers, and return when each may lead; `close` undoes it."""
+        if self._state is not None:
+            raise UsageError("expected a cluster that does not run, found it running; close it")
+        self._prepare_directory()
+        assert self.directory is not None
+        running = RunningCluster(self._options, self.directory, self.broker_ids)
+        self._state = running
+        try:
+            for broker_id in self.broker_ids:
+                running.members.open_new(broker_id)
+            await self._running().until(
+                lambda: all(map(running.members.is_ready, self.broker_ids)),
+                "every broker to be registered",
+            )
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the clients and the brokers; with a directory of one's own: cleanly.
+
+        Raises ReplicationError if a broker broke an invariant meanwhile: that is a bug in replog.
+        """
+        running, self._state = self._state, None
+        if running is None:
+            return
+        try:
+            running.close(keep_files=not self._is_temporary)
+        finally:
+            if self._is_temporary and self.directory is not None:
+                shutil.rmtree(self.directory, ignore_errors=True)
+                self.directory = None
+        if running.pump.crashes:
+            address, error = running.pump.crashes[0]
+            raise ReplicationError(
+                f"expected no node to break an invariant, found that node {address} did; this is "
+                f"a bug in replog"
+            ) from error
+
+    # Topics.
+
+    async def create_topic(
+        self,
+        topic: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        *,
+        min_insync_replicas: int = 1,
+        unclean_leader_election: bool = False,
+        config: LogConfig | None = None,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """Create a topic, and return when its leaders take requests.
+
+        replication_factor: three, or as many as there are brokers, if None. min_insync_replicas:
+        fewer than so many in sync, and acks="all" is refused. config: options of its logs.
+        assignment: the broker ids for each partition, the first of which leads. Raises
+        TopicExistsError, UsageError for what the cluster cannot do.
+        """
+        running = self._running()
+        if replication_factor is None:
+            replication_factor = min(3, len(self.broker_ids))
+        log_config = config or LogConfig()
+        held = running.members.configs.get(topic)
+        # Before its logs are made: a broker that starts again meanwhile must know them.
+        running.members.configs[topic] = log_config
+        try:
+            await self._running().ask_controller(
+                CreateTopicRequest(
+                    topic=topic,
+                    partitions=partitions,
+                    replication_factor=replication_factor,
+                    assignment=None if assignment is None else tuple(map(tuple, assignment)),
+                    config=TopicConfig(
+                        min_insync_replicas=min_insync_replicas,
+                        unclean_leader_election_enable=unclean_leader_election,
+                        log=log_config,
+                    ),
+                )
+            )
+        except BaseException:
+            if held is None:
+                running.members.configs.pop(topic, None)
+            else:
+                running.members.configs[topic] = held
+            raise
+        await self._running().until(
+            lambda: all(map(self._running().has_leader, running.model.partitions_of(topic))),
+            f"every partition of {topic!r} to have a leader",
+        )
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic and its files. Raises UnknownTopicOrPartitionError."""
+        await self._running().ask_controller(DeleteTopicRequest(topic=topic))
+        self._running().members.configs.pop(topic, None)
+
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics, sorted."""
+        return self._running().model.topics()
+
+    def registration(self, topic: str, partition: int = 0) -> PartitionRegistration:
+        """What the controller has decided. Raises UnknownTopicOrPartitionError."""
+        return self._running().connection.partition(TopicPartition(topic, partition))
+
+    def leader(self, topic: str, partition: int = 0) -> int | None:
+        """The broker that leads a partition; None if nobody does."""
+        return self.registration(topic, partition).leader_id
+
+    def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        """The in-sync set of a partition."""
+        return self.registration(topic, partition).isr
+
+    def replica(self, broker_id: int, topic: str, partition: int = 0) -> ReplicaStatus | None:
+        """A broker's own view of its replica; None if it has none, or one that cannot be used."""
+        topic_partition = TopicPartition(topic, partition)
+        node = self._running().members.node(broker_id)
+        log = node.store.get(topic_partition)
+        if log is None:
+            return None
+        return ReplicaStatus(
+            broker_id,
+            node.host.leader(topic_partition) is not None,
+            log.log_start_offset,
+            log.high_watermark,
+            log.log_end_offset,
+            log.latest_epoch,
+        )
+
+    def partition_directory(self, broker_id: int, topic: str, partition: int = 0) -> str:
+        """Where a broker keeps its replica, also while it does not run."""
+        directory = self._running().members.log_directory(broker_id)
+        return os.path.join(directory, str(TopicPartition(topic, partition)))
+
+    # Records.
+
+    async def produce(
+        self,
+        topic: str,
+        values: Any,
+        *,
+        keys: Any = None,
+        timestamps: Any = None,
+        headers: Any = None,
+        partition: int | None = None,
+        acks: AcksName = "all",
+    ) -> Produced:
+        """Append records, and return once `acks` is met; see `Producer.send` for the arguments.
+
+        With acks="all" a repeat after a failover is told from the first time (an idempotent
+        producer is behind it).
+        """
+        return (
+            await self._running()
+            .producer(acks)
+            .send(
+                topic,
+                values,
+                keys=keys,
+                timestamps=timestamps,
+                headers=headers,
+                partition=partition,
+            )
+        )
+
+    def producer(self, **options: Any) -> Producer:
+        """A producer of one's own, for many batches in flight; options as `Producer` has them."""
+        running = self._running()
+        made = Producer(running.connection, **options)
+        running.producers.append(made)
+        return made
+
+    def consume(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        start: Start = "earliest",
+        timestamp: int | None = None,
+        end: int | Literal["latest"] | None = None,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
+        **options: Any,
+    ) -> Consumer:
+        """Committed records of a partition, to iterate; waits for more unless `end` is given."""
+        return Consumer(
+            self._running().connection,
+            TopicPartition(topic, partition),
+            start=start,
+            timestamp=timestamp,
+            end=end,
+            isolation=isolation,
+            **options,
+        )
+
+    # Faults.
+
+    def kill(self, broker_id: int) -> None:
+        """Let a broker die as its process would; its files stay as the kernel has them."""
+        self._running().members.kill(broker_id)
+
+    def pause(self, broker_id: int) -> None:
+        """Let a broker stand still, as SIGSTOP does; nobody is told."""
+        self._running().members.pause(broker_id)
+
+    def resume(self, broker_id: int) -> None:
+        """Let a paused broker go on with what it finds."""
+        self._running().members.resume(broker_id)
+
+    def partition(self, one: Node, other: Node) -> None:
+        """Let nothing through between two brokers, or a broker and "controller", until `heal`."""
+        self._running().members.cut(self._address(one), self._address(other))
+
+    def isolate(self, broker_id: int) -> None:
+        """Cut a broker off from all others and the controller, but not from clients."""
+        for other in (*self.broker_ids, "controller"):
+            if other != broker_id:
+                self.partition(broker_id, other)  # type: ignore[arg-type]
+
+    def heal(self, one: Node | None = None, other: Node | None = None) -> None:
+        """Undo one `partition`, or all; what waited on the way arrives, late."""
+        members = self._running().members
+        if one is None or other is None:
+            members.join_all()
+        else:
+            members.join(self._address(one), self._address(other))
+
+    async def restart(self, broker_id: int) -> None:
+        """Start a broker that was killed or stopped, with all the recovery it needs.
+
+        Returns when it may lead again, which is before it has caught up; see `in_sync`.
+        """
+        members = self._running().members
+        await members.start(broker_id)
+        await self._running().until(
+            lambda: members.is_ready(broker_id), f"broker {broker_id} to be registered"
+        )
+
+    async def stop(self, broker_id: int) -> None:
+        """Stop a broker cleanly: its leaderships go to others first."""
+        await self._running().members.stop(broker_id)
+
+    # What is, and why.
+
+    async def in_sync(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        replicas: Sequence[int] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> tuple[int, ...]:
+        """Return the in-sync set once it holds `replicas` (None: all of the partition's).
+
+        Raises RequestTimedOutError.
+        """
+        wanted = set(self.registration(topic, partition).replicas if replicas is None else replicas)
+        await self._running().until(
+            lambda: wanted <= set(self.isr(topic, partition)),
+            f"{sorted(wanted)} to be in sync for {topic}-{partition}",
+            timeout_ms,
+        )
+        return self.isr(topic, partition)
+
+    async def leader_after(
+        self, epoch: int, topic: str, partition: int = 0, *, timeout_ms: int = TIMEOUT_MS
+    ) -> int:
+        """The leader of a later epoch than `epoch`, once it takes requests."""
+        topic_partition = TopicPartition(topic, partition)
+
+        def leads() -> bool:
+            registration = self.registration(topic, partition)
+            return registration.leader_epoch > epoch and self._running().has_leader(topic_partition)
+
+        await self._running().until(
+            leads, f"a leader of {topic_partition} after epoch {epoch}", timeout_ms
+        )
+        leader_id = self.leader(topic, partition)
+        assert leader_id is not None
+        return leader_id
+
+    def why_uncommitted(self, topic: str, offset: int, partition: int = 0) -> Uncommitted | None:
+        """Which replicas hold an offset back, and by how much; None if it is committed.
+
+        Also None for an offset that is not in the leader's log. Raises NoLeaderError.
+        """
+        leader_id = self.leader(topic, partition)
+        if leader_id is None:
+            raise NoLeaderError(
+                f"expected a leader of {topic}-{partition} to ask, found none; its in-sync set is "
+                f"{list(self.isr(topic, partition))}",
+                topic_partition=f"{topic}-{partition}",
+            )
+        node = self._running().members.node(leader_id)
+        return node.host.why_uncommitted(TopicPartition(topic, partition), offset)
+
+    def incidents(self, topic: str | None = None, partition: int = 0) -> list[JournalEntry]:
+        """What happened to a partition, or to all and in the controller, by time."""
+        running = self._running()
+        topic_partition = None if topic is None else TopicPartition(topic, partition)
+        found = running.members.entries(topic_partition)
+        found += running.controller.journal.incidents(topic_partition)
+        return sorted(found, key=lambda entry: entry.at_ms)
+
+    @property
+    def failovers(self) -> list[Failover]:
+        """Leaders lost to a fault and the ones that followed, with the times that it took."""
+        return list(self._running().members.watch.failovers)
+
+    # Within.
+
+    def _running(self) -> RunningCluster:
+        if self._state is None:
+            raise UsageError("expected a running cluster, found it closed; enter it by `with`")
+        return self._state
+
+    def _prepare_directory(self) -> None:
+        if self._is_temporary:
+            self.directory = tempfile.mkdtemp(prefix="replog-cluster-")
+            return
+        assert self.directory is not None
+        os.makedirs(self.directory, exist_ok=True)
+        if os.listdir(self.directory):
+            raise UsageError(
+                f"expected a new or empty directory for a cluster, found files in "
+                f"{self.directory}; give another: what its controller knew is gone",
+                path=self.directory,
+            )
+
+    def _address(self, node: Node) -> int:
+        if node == "controller":
+            return CONTROLLER
+        self._running().members.check_id(node)
+        return node
