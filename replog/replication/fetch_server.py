@@ -27,11 +27,15 @@ from replog.replication.read_replica import preferred_read_replica
 from replog.types import NO_LEADER_EPOCH, Isolation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from replog.messages import FetchPartition, FetchRequest
+    from replog.replication.fetch_session import ServedSession
     from replog.replication.host_context import HostContext
     from replog.replication.log_view import LogView
     from replog.replication.partition_table import PartitionTable
     from replog.replication.replica import Replica
+    from replog.types import TopicPartition
 
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 
@@ -61,8 +65,12 @@ class FetchServer:
             if session.waiting is not None:
                 # Its asker has given it up, or it would not ask again in the same session.
                 self._complete(session.waiting)
+            self._unwatch(session, request.forgotten)
             session.update(request)
         wait = FetchWait(request_id, request, session)
+        if session is not None:
+            self._watch(session, request.partitions)
+            session.last_fetch_ms = now_ms
         if self._take_in(wait, now_ms) or request.wait_ms_max <= 0:
             self._answer(wait)
             return
@@ -72,6 +80,7 @@ class FetchServer:
         self._waits[request_id] = wait
         if session is not None:
             session.waiting = wait
+            return
         replicas = self._table.replicas
         for asked in wait.partitions:
             replica = replicas.get(asked.topic_partition)
@@ -80,22 +89,28 @@ class FetchServer:
 
     def wake(self, replica: Replica, now_ms: int) -> None:
         """Something moved here: answer the fetches that need not wait any more."""
+        for session in list(replica.sessions.values()):
+            self._stir(session, replica)
+            if session.waiting is not None:
+                self._wake(session.waiting, now_ms)
         for wait in list(replica.fetch_waits.values()):
-            if wait.request_id not in self._waits:
-                continue
-            if self._is_ready(wait):
-                self._complete(wait)
-            elif wait.request.isolation is Isolation.TXN_COMMITTED:
-                # The log tells its last stable offset only after its high watermark was set.
-                self._context.deadlines.schedule(
-                    now_ms, functools.partial(self._maybe_complete, wait)
-                )
+            self._wake(wait, now_ms)
+
+    def _wake(self, wait: FetchWait, now_ms: int) -> None:
+        if self._is_ready(wait):
+            self._complete(wait)
+        elif wait.request.isolation is Isolation.TXN_COMMITTED:
+            # The log tells its last stable offset only after its high watermark was set.
+            self._context.deadlines.schedule(now_ms, functools.partial(self._maybe_complete, wait))
 
     def release(self, replica: Replica) -> None:
-        """The replica is gone from here: so are the fetches that wait at it."""
+        """The replica is gone from here: the fetches that wait at it hear so."""
+        for session in list(replica.sessions.values()):
+            session.stir(replica.registration.topic_partition)
+            if session.waiting is not None:
+                self._complete(session.waiting)
         for wait in list(replica.fetch_waits.values()):
-            if wait.request_id in self._waits:
-                self._complete(wait)
+            self._complete(wait)
 
     def gone(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
@@ -106,10 +121,10 @@ class FetchServer:
     def _take_in(self, wait: FetchWait, now_ms: int) -> bool:
         """Check every partition and count the claims that hold; whether to answer at once."""
         request = wait.request
-        partitions = wait.partitions
-        answer_now = not partitions
+        session = wait.session
+        answer_now = not (request.partitions if session is None else session.partitions)
         available = 0
-        for asked in partitions:
+        for asked in wait.partitions:
             refusal = self._refusal(asked, request)
             if refusal is None and request.replica_id != CONSUMER:
                 refusal = self._count_claim(asked, request, now_ms)
@@ -238,6 +253,7 @@ class FetchServer:
         del self._waits[wait.request_id]
         if wait.session is not None:
             wait.session.waiting = None
+            return
         replicas = self._table.replicas
         for asked in wait.partitions:
             replica = replicas.get(asked.topic_partition)
@@ -252,12 +268,15 @@ class FetchServer:
             fetched = wait.refused.get(asked.topic_partition) or self._refusal(asked, request)
             if fetched is None:
                 fetched = self._read(asked, request)
-            if session is None or session.is_news(fetched):
+            if session is None:
                 partitions.append(fetched)
-        if session is not None:
-            for fetched in partitions:
-                if fetched.records is not None:
-                    session.move_to_end(fetched.topic_partition)
+                continue
+            if session.is_news(fetched):
+                partitions.append(fetched)
+            if fetched.records is not None:
+                session.move_to_end(asked.topic_partition)
+            elif self._may_rest(fetched, request):
+                session.rest(asked.topic_partition)
         session_id = session.session_id if session is not None else 0
         self._context.emit(
             Respond(
@@ -266,6 +285,45 @@ class FetchServer:
                 max(request.max_bytes, 0),
             )
         )
+
+    def _may_rest(self, fetched: FetchedPartition, request: FetchRequest) -> bool:
+        """Whether nothing is left to say; a follower that is not yet in sync must go on proving."""
+        if fetched.error is not ErrorCode.NONE or fetched.diverging_epoch is not None:
+            return False
+        if request.replica_id == CONSUMER:
+            return fetched.preferred_read_replica is None
+        leader = self._table.replicas[fetched.topic_partition].leader
+        return leader is not None and request.replica_id in leader.isr.maximal
+
+    def _watch(self, session: ServedSession, partitions: Iterable[FetchPartition]) -> None:
+        """Stir the session when one of these moves."""
+        for asked in partitions:
+            replica = self._table.replicas.get(asked.topic_partition)
+            if replica is not None:
+                replica.sessions[session.session_id] = session
+
+    def _unwatch(self, session: ServedSession, forgotten: Iterable[TopicPartition]) -> None:
+        for topic_partition in forgotten:
+            replica = self._table.replicas.get(topic_partition)
+            if replica is not None:
+                replica.sessions.pop(session.session_id, None)
+
+    def _stir(self, session: ServedSession, replica: Replica) -> None:
+        """Something moved here: the session looks at it again, if it is still there."""
+        if session.is_over and session.waiting is None:
+            del replica.sessions[session.session_id]
+            return
+        rested = session.stir(replica.registration.topic_partition)
+        if rested is None or replica.leader is None:
+            return
+        # Its latest request did not name this partition, and so said again what it had said before.
+        progress = replica.leader.followers.get(session.replica_id)
+        if progress is not None and (
+            progress.log_end_offset == rested.asked.fetch_offset
+            and progress.broker_epoch == session.broker_epoch
+            and rested.asked.current_leader_epoch == replica.leader.leader_epoch
+        ):
+            progress.still_level(session.last_fetch_ms)
 
     def _read(self, asked: FetchPartition, request: FetchRequest) -> FetchedPartition:
         replica = self._table.replicas[asked.topic_partition]

@@ -11,6 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from replog.messages import NO_SESSION, ErrorCode
+from replog.replication.replica_progress import NEVER_MS
 from replog.types import UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
@@ -40,14 +41,21 @@ class SessionPartition:
 
 
 class ServedSession:
-    """What one asker has asked for and been told, in the order in which it is served."""
+    """What one asker has asked for and been told.
+
+    A partition rests while there is nothing to say of it: then neither a request nor an answer
+    looks at it, however many there are. It stirs when it is asked for otherwise, or moves.
+    """
 
     __slots__ = (
         "broker_epoch",
+        "is_over",
+        "last_fetch_ms",
         "next_epoch",
         "partitions",
         "replica_id",
         "session_id",
+        "stirring",
         "waiting",
     )
 
@@ -56,33 +64,50 @@ class ServedSession:
         self.replica_id = request.replica_id
         self.broker_epoch = request.broker_epoch
         self.next_epoch = 1
+        self.is_over = False
+        """Ended by its asker, or put out of the cache."""
+        self.last_fetch_ms = NEVER_MS
+        """When its latest request came: all that rested then were level then."""
         self.waiting: FetchWait | None = None
         """Its fetch that is not yet answered."""
         self.partitions: dict[TopicPartition, SessionPartition] = {
             asked.topic_partition: SessionPartition(asked) for asked in request.partitions
         }
+        self.stirring: dict[TopicPartition, SessionPartition] = dict(self.partitions)
+        """Those that do not rest, in the order in which they are served."""
 
     def update(self, request: FetchRequest) -> None:
-        """Take in an incremental request."""
+        """Take in what an incremental request changes."""
         self.next_epoch = 1 if self.next_epoch == _EPOCH_MAX else self.next_epoch + 1
-        partitions = self.partitions
         for topic_partition in request.forgotten:
-            partitions.pop(topic_partition, None)
+            self.partitions.pop(topic_partition, None)
+            self.stirring.pop(topic_partition, None)
         for asked in request.partitions:
-            known = partitions.get(asked.topic_partition)
+            known = self.partitions.get(asked.topic_partition)
             if known is None:
-                partitions[asked.topic_partition] = SessionPartition(asked)
+                known = self.partitions[asked.topic_partition] = SessionPartition(asked)
             else:
                 known.asked = asked
+            self.stirring[asked.topic_partition] = known
+
+    def stir(self, topic_partition: TopicPartition) -> SessionPartition | None:
+        """Something has moved there; returns it if it rested."""
+        known = self.partitions.get(topic_partition)
+        if known is None or topic_partition in self.stirring:
+            return None
+        self.stirring[topic_partition] = known
+        return known
+
+    def rest(self, topic_partition: TopicPartition) -> None:
+        """Nothing is left to say of it until it stirs."""
+        self.stirring.pop(topic_partition, None)
 
     def is_news(self, fetched: FetchedPartition) -> bool:
         """Whether to say it; remembers it as said.
 
         An error is never remembered: the partition is told anew when it is over.
         """
-        known = self.partitions.get(fetched.topic_partition)
-        if known is None:
-            return True
+        known = self.stirring[fetched.topic_partition]
         if fetched.error is not ErrorCode.NONE:
             known.high_watermark_told = UNKNOWN_OFFSET
             return True
@@ -99,9 +124,8 @@ class ServedSession:
 
     def move_to_end(self, topic_partition: TopicPartition) -> None:
         """It had its turn: in the next answer others come first."""
-        known = self.partitions.pop(topic_partition, None)
-        if known is not None:
-            self.partitions[topic_partition] = known
+        known = self.stirring.pop(topic_partition)
+        self.stirring[topic_partition] = known
 
 
 class SessionCache:
@@ -120,7 +144,7 @@ class SessionCache:
         """A new session with all partitions of the request."""
         self.drop(request)
         while len(self._sessions) >= self._sessions_max:
-            del self._sessions[next(iter(self._sessions))]
+            self._end(next(iter(self._sessions.values())))
         # Ids of another incarnation of this broker must not come again: what was asked under them
         # may still be on its way.
         self._created = self._created % (2**_COUNTER_BITS - 1) + 1
@@ -148,7 +172,11 @@ class SessionCache:
         """End the session that a request names, if it is the asker's own."""
         session = self._sessions.get(request.session_id)
         if session is not None and session.replica_id == request.replica_id:
-            del self._sessions[request.session_id]
+            self._end(session)
+
+    def _end(self, session: ServedSession) -> None:
+        del self._sessions[session.session_id]
+        session.is_over = True
 
 
 class AskedSession:

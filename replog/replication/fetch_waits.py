@@ -30,7 +30,7 @@ class FetchWait:
 
     @property
     def partitions(self) -> Collection[FetchPartition]:
-        """In the order in which they are served."""
+        """Those to look at, in the order in which they are served."""
         if self.session is None:
             return self.request.partitions
-        return [known.asked for known in self.session.partitions.values()]
+        return [known.asked for known in self.session.stirring.values()]

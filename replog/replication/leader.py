@@ -199,6 +199,7 @@ class Leader:
             return False
         if error in _REVERT:
             self.isr = state.committed
+            self._context.touched[self.topic_partition] = None
             self._report(IsrStage.REFUSED, state, now_ms, error=error)
             self.advance_high_watermark(now_ms)
             return False
@@ -363,6 +364,7 @@ class Leader:
     def _commit(self, committed: CommittedIsr, now_ms: int) -> None:
         """What the controller decided, whether we had asked for it or not."""
         before, self.isr = self.isr, committed
+        self._context.touched[self.topic_partition] = None
         self._proposals.withdraw(self.topic_partition)
         if set(before.isr) == set(committed.isr):
             return

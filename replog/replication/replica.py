@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from replog.registrations import PartitionRegistration
+    from replog.replication.fetch_session import ServedSession
     from replog.replication.fetch_waits import FetchWait
     from replog.replication.follower import Follower
     from replog.replication.leader import Leader
@@ -33,6 +34,7 @@ class Replica:
         "leader",
         "log",
         "registration",
+        "sessions",
     )
 
     def __init__(self, registration: PartitionRegistration, log: LogView | None) -> None:
@@ -47,7 +49,9 @@ class Replica:
         self.leader: Leader | None = None
         self.follower: Follower | None = None
         self.fetch_waits: dict[int, FetchWait] = {}
-        """Fetches that wait for something here, by request id, oldest first."""
+        """Fetches outside sessions that wait for something here, by request id, oldest first."""
+        self.sessions: dict[int, ServedSession] = {}
+        """Sessions that have this partition, by their ids."""
 
     @property
     def role(self) -> Role:

@@ -151,7 +151,7 @@ class ReplicaHost:
             replicas = self._table.replicas
             for topic_partition in list(touched):
                 replica = replicas.get(topic_partition)
-                if replica is not None and replica.fetch_waits:
+                if replica is not None:
                     self._fetches.wake(replica, now_ms)
             touched.clear()
             self._deletes.wake()

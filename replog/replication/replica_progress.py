@@ -58,6 +58,11 @@ class ReplicaProgress:
         self.broker_epoch = broker_epoch
         return changed
 
+    def still_level(self, fetch_ms: int) -> None:
+        """Its fetch at that time asked for the same again, and we had no more: it was level."""
+        self.last_caught_up_ms = max(self.last_caught_up_ms, fetch_ms)
+        self.last_fetch_ms = max(self.last_fetch_ms, fetch_ms)
+
     def begin_epoch(
         self, leader_end_offset: int, now_ms: int, *, in_isr: bool, re_elected: bool
     ) -> None:
