@@ -213,6 +213,12 @@ class BlockingCluster:
     def stop(self, broker_id: int) -> None:
         self.wait(self._cluster.stop(broker_id))
 
+    def until(
+        self, holds: Callable[[LocalCluster], bool], what: str, *, timeout_ms: int = 30_000
+    ) -> None:
+        """`holds` runs in the cluster's thread: it must ask the cluster that it is given."""
+        self.wait(self._cluster.until(holds, what, timeout_ms=timeout_ms))
+
     def in_sync(
         self,
         topic: str,

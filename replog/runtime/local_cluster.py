@@ -31,7 +31,7 @@ from replog.runtime.running_cluster import TIMEOUT_MS, ClusterOptions, RunningCl
 from replog.types import Isolation, TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from replog.client.consumer import Start
     from replog.client.produced import Produced
@@ -357,6 +357,15 @@ class LocalCluster:
         await self._running().members.stop(broker_id)
 
     # What is, and why.
+
+    async def until(
+        self, holds: Callable[[LocalCluster], bool], what: str, *, timeout_ms: int = TIMEOUT_MS
+    ) -> None:
+        """Return once `holds(cluster)`, which is looked at whenever something has moved.
+
+        Raises RequestTimedOutError, saying that `what` was expected.
+        """
+        await self._running().until(lambda: holds(self), what, timeout_ms)
 
     async def in_sync(
         self,

@@ -73,7 +73,7 @@ def test_quickstart_keeps_its_files_where_it_was_told_to(tmp_path, lines):
     assert outcome.exit_code == 0
     assert str(place) in outcome.stdout
     contents = [
-        (place / f"replica-{number}" / "lines-0" / "00000000000000000000.log").read_bytes()
+        (place / f"broker-{number}" / "lines-0" / "00000000000000000000.log").read_bytes()
         for number in (1, 2, 3)
     ]
     assert contents[0] == contents[1] == contents[2] != b""
