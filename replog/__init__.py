@@ -42,8 +42,9 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     # Who opens one log should not wait for asyncio and all that a cluster needs.
     if name == "LocalCluster":
-        from replog.runtime.local_cluster import LocalCluster
+        import importlib
 
-        globals()[name] = LocalCluster
-        return LocalCluster
+        found = importlib.import_module("replog.runtime.local_cluster").LocalCluster
+        globals()[name] = found
+        return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

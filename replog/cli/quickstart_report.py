@@ -36,9 +36,8 @@ def _story(report: dict[str, Any], figures: FailoverFigures) -> Iterator[tuple[s
     cut = f"replica 2 cut {figures.truncated_on_bystander:,} records"
     cut += f", replica {figures.killed_leader} {figures.truncated_records:,} when it came back"
     yield "truncated", cut
-    back = f"recovered in {figures.recovery_ms:.1f} ms"
-    back += f", fetched {figures.caught_up_records:,} records in {figures.catch_up_ms:.1f} ms"
-    yield "old leader", back
+    back = f"back in sync {figures.back_in_sync_ms:.1f} ms after its restart"
+    yield "old leader", f"{back}, {figures.caught_up_records:,} records fetched"
     size = f"{figures.bytes_compared:,} bytes in {figures.batches_compared:,} batches"
     yield "compared", f"{size}: the same on {figures.replicas_compared} replicas (raw .log files)"
     missing = f"{figures.acknowledged_missing:,} missing"

@@ -233,7 +233,7 @@ class Consumer:
             return False
 
     def _consumed(self, position: int, fetched: FetchedPartition) -> ConsumedRecords | None:
-        records = fetched.records
+        records: Any = fetched.records
         if records is None or not len(records):
             return None
         bound = fetched.high_watermark

@@ -10,7 +10,6 @@ not be carried out without those that stood before it.
 from __future__ import annotations
 
 import collections
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from replog.errors import (
@@ -249,9 +248,11 @@ class EffectExecutor:
             if type(wanted) is not LogRead:
                 partitions.append(partition)
                 continue
-            fetched = self._read(partition, wanted, min(left, wanted.max_bytes), whole=not found)
-            if fetched.records is not None:
-                left = max(left - len(fetched.records), 0)
+            fetched, size_bytes = self._read(
+                partition, wanted, min(left, wanted.max_bytes), whole=not found
+            )
+            if size_bytes:
+                left = max(left - size_bytes, 0)
                 found = True
             partitions.append(fetched)
         return FetchResponse(
@@ -260,29 +261,43 @@ class EffectExecutor:
 
     def _read(
         self, partition: FetchedPartition, wanted: LogRead, max_bytes: int, *, whole: bool
-    ) -> FetchedPartition:
+    ) -> tuple[FetchedPartition, int]:
+        """The partition with its records, and how many bytes they are."""
         topic_partition = partition.topic_partition
         records: RawBatches | None = None
+        size_bytes = 0
         aborted = partition.aborted
         try:
             if max_bytes > 0 or whole:
                 log = self._log(topic_partition)
                 records = log.read(wanted.start_offset, max_bytes, wanted.end_offset)
-                if not len(records) or (len(records) > max_bytes and not whole):
-                    records = None
+                size_bytes = len(records)
+                if not size_bytes or (size_bytes > max_bytes and not whole):
+                    records, size_bytes = None, 0
                 elif wanted.read_committed:
                     aborted = tuple(
                         log.aborted_transactions(wanted.start_offset, wanted.end_offset)
                     )
         except OffsetOutOfRangeError:
-            return FetchedPartition(
-                topic_partition=topic_partition, error=ErrorCode.OFFSET_OUT_OF_RANGE
-            )
+            return _refused(partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
         except ReplogError as error:
             event = self._failed(topic_partition, error)
             if event is not None:
                 self._events.append(event)
-            return FetchedPartition(
-                topic_partition=topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
-            )
-        return dataclasses.replace(partition, records=records, aborted=aborted)
+            return _refused(partition, ErrorCode.KAFKA_STORAGE_ERROR), 0
+        fetched = FetchedPartition(
+            topic_partition=topic_partition,
+            error=partition.error,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=partition.log_start_offset,
+            diverging_epoch=partition.diverging_epoch,
+            preferred_read_replica=partition.preferred_read_replica,
+            aborted=aborted,
+            records=records,
+        )
+        return fetched, size_bytes
+
+
+def _refused(partition: FetchedPartition, error: ErrorCode) -> FetchedPartition:
+    return FetchedPartition(topic_partition=partition.topic_partition, error=error)

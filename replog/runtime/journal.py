@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from replog.replication.incidents import Incident
+    from replog.controller.incidents import Incident as ControllerIncident
+    from replog.replication.incidents import Incident as ReplicaIncident
     from replog.types import TopicPartition
 
 ENTRIES_MAX = 10_000
@@ -19,7 +20,7 @@ class JournalEntry(NamedTuple):
 
     broker_id: int | None
     at_ms: int
-    incident: Incident
+    incident: ReplicaIncident | ControllerIncident
 
 
 class Journal:
@@ -35,7 +36,7 @@ class Journal:
     def __iter__(self) -> Iterator[JournalEntry]:
         return iter(tuple(self._entries))
 
-    def add(self, incident: Incident, now_ms: int) -> None:
+    def add(self, incident: ReplicaIncident | ControllerIncident, now_ms: int) -> None:
         self._entries.append(JournalEntry(self.broker_id, now_ms, incident))
 
     def incidents(self, topic_partition: TopicPartition | None = None) -> list[JournalEntry]:

@@ -79,7 +79,7 @@ class LocalCluster:
         replication, controller: options of the brokers' replicas and sessions. Raises UsageError
         for no brokers at all; entering raises it for a directory that is in use.
         """
-        if not isinstance(brokers, int) or brokers < 1:
+        if brokers < 1:
             raise UsageError(f"expected at least one broker, found {brokers!r}")
         self.directory = None if directory is None else os.path.abspath(directory)
         self.broker_ids = tuple(range(1, brokers + 1))

@@ -126,9 +126,10 @@ class Network(Protocol):
 class FlushScheduler(Protocol):
     """Where files are synced without making the broker wait (flush.mode=commit)."""
 
-    def flush(self, topic_partition: TopicPartition, log: ReplicatedLog) -> None:
+    def flush(self, topic_partition: TopicPartition, log: Any) -> None:
         """See that all that `log` holds now is synced, then call `BrokerNode.flush_completed`.
 
+        `log` is one of the store's own, so that store and scheduler agree on how it is synced.
         Flushes of one log may be shared: one sync answers all that were asked before it began.
         """
 
