@@ -33,6 +33,10 @@ _CODES: dict[type[ReplogError], ErrorCode] = {
     errors.NotEnoughReplicasAfterAppendError: ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     errors.IneligibleReplicaError: ErrorCode.INELIGIBLE_REPLICA,
     errors.RequestTimedOutError: ErrorCode.REQUEST_TIMED_OUT,
+    errors.UnknownTopicOrPartitionError: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
+    errors.NoLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    errors.OffsetNotAvailableError: ErrorCode.OFFSET_NOT_AVAILABLE,
     errors.UsageError: ErrorCode.INVALID_REQUEST,
 }
 

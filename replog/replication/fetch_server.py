@@ -87,13 +87,21 @@ class FetchServer:
             if replica is not None:
                 replica.fetch_waits[request_id] = wait
 
-    def wake(self, replica: Replica, now_ms: int) -> None:
-        """Something moved here: answer the fetches that need not wait any more."""
-        for session in list(replica.sessions.values()):
-            self._stir(session, replica)
-            if session.waiting is not None:
-                self._wake(session.waiting, now_ms)
-        for wait in list(replica.fetch_waits.values()):
+    def wake(self, moved: Iterable[Replica], now_ms: int) -> None:
+        """Something moved at each of these: answer the fetches that need not wait any more.
+
+        One answer tells all that has moved.
+        """
+        waits: dict[int, FetchWait] = {}
+        for replica in moved:
+            if replica.sessions:
+                for session in list(replica.sessions.values()):
+                    self._stir(session, replica)
+                    if session.waiting is not None:
+                        waits[session.waiting.request_id] = session.waiting
+            if replica.fetch_waits:
+                waits.update(replica.fetch_waits)
+        for wait in waits.values():
             self._wake(wait, now_ms)
 
     def _wake(self, wait: FetchWait, now_ms: int) -> None:

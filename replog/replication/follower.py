@@ -90,6 +90,8 @@ class Follower:
         """Why the phase is FAILED."""
         self.high_watermark = log.high_watermark
         """The log's; ahead of it only within a step."""
+        self._log_start_offset = log.log_start_offset
+        """The log's; ahead of it only within a step."""
         self._appending: FetchedPartition | None = None
         """Its records are being appended; its high watermark is taken when they are in the log."""
         self._truncating: tuple[TruncationCause, int, int] | None = None
@@ -128,7 +130,7 @@ class Follower:
             fetch_offset=log.log_end_offset,
             current_leader_epoch=self.leader_epoch,
             last_fetched_epoch=log.latest_epoch,
-            log_start_offset=log.log_start_offset,
+            log_start_offset=max(log.log_start_offset, self._log_start_offset),
             max_bytes=self._context.options.replica_fetch_max_bytes,
         )
 
@@ -187,6 +189,7 @@ class Follower:
         (cause, old_end_offset, old_epoch), self._truncating = self._truncating, None
         log = self._log
         self.high_watermark = log.high_watermark
+        self._log_start_offset = log.log_start_offset
         self._context.touched[self.topic_partition] = None
         if log.log_end_offset != old_end_offset:
             self._context.report(
@@ -308,6 +311,7 @@ class Follower:
         # What we have not seen committed we do not drop; the next answer will say it again.
         log_start_offset = min(answer.log_start_offset, high_watermark)
         if log_start_offset > log.log_start_offset:
+            self._log_start_offset = log_start_offset
             self._context.emit(AdvanceLogStart(self.topic_partition, log_start_offset))
             self._fetcher.turned(self, was_busy=self.is_busy)
 

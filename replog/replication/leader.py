@@ -107,6 +107,8 @@ class Leader:
         self, progress: ReplicaProgress, fetch: FetchPartition, broker_epoch: int, now_ms: int
     ) -> None:
         """A follower's claim holds: it counts, the follower may join, and more may be committed."""
+        if fetch.log_start_offset != progress.log_start_offset:
+            self._context.touched[self.topic_partition] = None
         changed = progress.record_fetch(
             fetch.fetch_offset,
             fetch.log_start_offset,

@@ -149,10 +149,7 @@ class ReplicaHost:
         touched = self._context.touched
         if touched:
             replicas = self._table.replicas
-            for topic_partition in list(touched):
-                replica = replicas.get(topic_partition)
-                if replica is not None:
-                    self._fetches.wake(replica, now_ms)
+            self._fetches.wake([replicas[one] for one in touched if one in replicas], now_ms)
             touched.clear()
             self._deletes.wake()
         for fetcher in self._fetchers.values():
@@ -275,10 +272,11 @@ class ReplicaHost:
         self._start_periods(now_ms)
         delta = event.delta
         self._context.cluster.apply(delta.brokers)
+        anew = {registration.topic_partition for registration in delta.partitions}
         for topic_partition, topic_id in delta.removed_partitions:
             known = self._table.registrations.get(topic_partition)
             if known is not None and known.topic_id == topic_id:
-                self._remove(topic_partition)
+                self._remove(topic_partition, is_replaced=topic_partition in anew)
         for registration in delta.partitions:
             self._apply_registration(registration, now_ms)
         if delta.brokers:
@@ -293,12 +291,15 @@ class ReplicaHost:
             elif replica.log is not None:
                 self._maybe_follow(replica, now_ms)
 
-    def _remove(self, topic_partition: TopicPartition) -> None:
+    def _remove(self, topic_partition: TopicPartition, *, is_replaced: bool) -> None:
         self._table.registrations.pop(topic_partition, None)
-        self._drop_replica(topic_partition)
+        self._drop_replica(topic_partition, is_replaced=is_replaced)
 
-    def _drop_replica(self, topic_partition: TopicPartition) -> None:
-        """The replica is not ours any more: its files go."""
+    def _drop_replica(self, topic_partition: TopicPartition, *, is_replaced: bool = False) -> None:
+        """The replica is not ours any more: its files go.
+
+        is_replaced: they have gone, and a topic of the same name has its own there already.
+        """
         replica = self._table.replicas.get(topic_partition)
         if replica is None:
             return
@@ -308,15 +309,17 @@ class ReplicaHost:
             f"{topic_partition} was deleted or moved away while the producer waited",
         )
         del self._table.replicas[topic_partition]
-        self._faults.pop(topic_partition, None)
+        if not is_replaced:
+            self._faults.pop(topic_partition, None)
         self._fetches.release(replica)
-        self._context.emit(DeleteLog(topic_partition))
+        if not is_replaced:
+            self._context.emit(DeleteLog(topic_partition))
 
     def _apply_registration(self, registration: PartitionRegistration, now_ms: int) -> None:
         topic_partition = registration.topic_partition
         known = self._table.registrations.get(topic_partition)
         if known is not None and known.topic_id != registration.topic_id:
-            self._remove(topic_partition)
+            self._remove(topic_partition, is_replaced=True)
             known = None
         if known is not None and (
             registration.partition_epoch < known.partition_epoch
