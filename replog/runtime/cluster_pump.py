@@ -237,7 +237,7 @@ class ClusterPump:
         self.metadata_changed = metadata_changed
         self.transport = MemoryTransport(self._wake)
         self.brokers: dict[int, BrokerEndpoint] = {}
-        self.crashes: list[tuple[int, BaseException]] = []
+        self.crashes: list[tuple[int, Exception]] = []
         """Nodes that broke an invariant, each with the error."""
         self.after_turn: list[Callable[[], None]] = []
         """Called at the end of each turn."""
@@ -282,10 +282,7 @@ class ClusterPump:
 
     def run(self, endpoint: BrokerEndpoint, call: Callable[..., None], *arguments: Any) -> None:
         """Call into a broker from outside a delivery; what follows is delivered soon."""
-        try:
-            call(*arguments)
-        except Exception as error:
-            self._crashed(endpoint.broker_id, error)
+        self._safely(endpoint.broker_id, call, *arguments)
         self._wake()
 
     def close(self) -> None:
@@ -303,11 +300,8 @@ class ClusterPump:
         if self._closed:
             return
         self._is_awake = False
-        try:
-            more = self.transport.deliver(MESSAGES_PER_TURN)
-        except Exception as error:
-            self._crashed(self.transport.receiver, error)
-            more = True
+        self._safely(None, self.transport.deliver, MESSAGES_PER_TURN)
+        more = len(self.transport) > 0
         now_ms = self.clock.monotonic_ms()
         deadline = self._deadline_ms()
         if deadline is not None and deadline <= now_ms:
@@ -326,10 +320,7 @@ class ClusterPump:
             self._controller.tick(now_ms)
         for endpoint in list(self.brokers.values()):
             if not endpoint.paused:
-                try:
-                    endpoint.tick(now_ms)
-                except Exception as error:
-                    self._crashed(endpoint.broker_id, error)
+                self._safely(endpoint.broker_id, endpoint.tick, now_ms)
 
     def _deadline_ms(self) -> int | None:
         earliest = None
@@ -356,7 +347,14 @@ class ClusterPump:
         self._timer = None
         self._wake()
 
-    def _crashed(self, address: int, error: BaseException) -> None:
+    def _safely(self, address: int | None, call: Callable[..., object], *arguments: Any) -> None:
+        """Call; a node that breaks an invariant (None: who had the latest message) is dropped."""
+        try:
+            call(*arguments)
+        except Exception as error:
+            self._crashed(self.transport.receiver if address is None else address, error)
+
+    def _crashed(self, address: int, error: Exception) -> None:
         """Drop a node that cannot be trusted any more; the controller itself cannot be dropped."""
         logger.error("node %d broke an invariant and was stopped", address, exc_info=error)
         self.crashes.append((address, error))

@@ -129,16 +129,16 @@ class EffectExecutor:
             return self._failed(effect.topic_partition, error)
         return None
 
-    def _append_as_leader(self, effect: fx.AppendAsLeader) -> Completion:
+    def _append_as_leader(self, effect: fx.AppendAsLeader) -> Completion | LogUnavailable | None:
         try:
             appended = self._log(effect.topic_partition).append_as_leader(
                 effect.batches, effect.leader_epoch
             )
         except ReplogError as error:
-            self._note_failed_append(effect.topic_partition, error)
-            return LeaderAppendFailed(
+            failed = LeaderAppendFailed(
                 topic_partition=effect.topic_partition, append_id=effect.append_id, error=error
             )
+            return self._append_failed(effect.topic_partition, failed, error)
         return LeaderAppendCompleted(
             topic_partition=effect.topic_partition,
             append_id=effect.append_id,
@@ -148,20 +148,24 @@ class EffectExecutor:
             duplicate=appended.duplicate,
         )
 
-    def _append_as_follower(self, effect: fx.AppendAsFollower) -> Completion:
+    def _append_as_follower(
+        self, effect: fx.AppendAsFollower
+    ) -> Completion | LogUnavailable | None:
         try:
             self._log(effect.topic_partition).append_as_follower(effect.batches)
         except ReplogError as error:
-            self._note_failed_append(effect.topic_partition, error)
-            return FollowerAppendFailed(topic_partition=effect.topic_partition, error=error)
+            failed = FollowerAppendFailed(topic_partition=effect.topic_partition, error=error)
+            return self._append_failed(effect.topic_partition, failed, error)
         return FollowerAppendCompleted(topic_partition=effect.topic_partition)
 
-    def _note_failed_append(self, topic_partition: TopicPartition, error: ReplogError) -> None:
-        """A refused append leaves the log as it was; a failed disk does not."""
-        if isinstance(error, LogFailedError):
-            event = self._failed(topic_partition, error)
-            if event is not None:
-                self._events.append(event)
+    def _append_failed(
+        self, topic_partition: TopicPartition, failed: Completion, error: ReplogError
+    ) -> Completion | LogUnavailable | None:
+        """A refused append leaves the log as it was; a failed disk takes it away, too."""
+        if not isinstance(error, LogFailedError):
+            return failed
+        self._events.append(failed)
+        return self._failed(topic_partition, error)
 
     def _truncate(
         self, effect: fx.TruncateLog | fx.TruncateFullyAndStartAt

@@ -161,10 +161,14 @@ class MemoryTransport:
         """
         del self._endpoints[address]
         self._paused.discard(address)
+        on_the_way = [*self._held, *self._queue]
         self._queue = collections.deque(
             message for message in self._queue if not _touches(message, address)
         )
         self._held = [message for message in self._held if not _touches(message, address)]
+        for message in on_the_way:
+            if type(message) is _Response and message.sender == address:
+                self._put(_Failure(address, message.receiver, message.request_id))
         for exchange_id, exchange in list(self._exchanges.items()):
             if exchange.sender == address:
                 del self._exchanges[exchange_id]
@@ -196,8 +200,8 @@ class MemoryTransport:
         self._paused.discard(address)
         self._release()
 
-    def deliver(self, budget: int) -> bool:
-        """Hand over up to `budget` messages; True if more are on their way."""
+    def deliver(self, budget: int) -> None:
+        """Hand over up to `budget` messages."""
         invariant(not self._delivering, "no delivery within a delivery")
         queue = self._queue
         endpoints = self._endpoints
@@ -227,7 +231,6 @@ class MemoryTransport:
                     queue = self._queue  # a node was detached
         finally:
             self._delivering = False
-        return bool(queue)
 
     def _put(self, message: _Message) -> None:
         queue = self._queue

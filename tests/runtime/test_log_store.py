@@ -1,0 +1,218 @@
+"""The store of a broker's logs on real directories."""
+
+from __future__ import annotations
+
+import os
+import uuid
+
+import pytest
+
+from replog._native.record_encoder import encode
+from replog.config import LogConfig
+from replog.errors import CorruptBatchError, LogDirectoryLockedError
+from replog.messages import NO_BROKER_EPOCH
+from replog.registrations import PartitionRegistration, TopicConfig
+from replog.runtime.log_store import DirectoryLogStore
+from replog.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from replog.types import TopicPartition
+
+PARTITION = TopicPartition("orders", 0)
+TOPIC_ID, OTHER_ID = uuid.UUID(int=5000), uuid.UUID(int=5001)
+NOW_MS = 1_700_000_000_000
+
+
+def open_store(path) -> DirectoryLogStore:
+    return DirectoryLogStore.at(path, 1, "test-cluster", {"orders": LogConfig()}, lambda: NOW_MS)
+
+
+def registration(topic_id=TOPIC_ID, **log) -> PartitionRegistration:
+    return PartitionRegistration(
+        topic_partition=PARTITION,
+        topic_id=topic_id,
+        replicas=(1,),
+        isr=(1,),
+        leader_id=1,
+        config=TopicConfig(log=LogConfig(**log)),
+    )
+
+
+def append(log, text: bytes, epoch: int = 0):
+    return log.append_as_leader(bytes(encode([text] * 3, now_ms=NOW_MS)), epoch)
+
+
+def test_a_log_is_created_with_its_topic_id_and_found_again_after_a_crash(tmp_path):
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    append(log, b"a", epoch=4)
+    log.set_high_watermark(2)
+    store.checkpoint_high_watermarks()
+    store.abandon()
+
+    store = open_store(tmp_path)
+    [state] = store.replica_states()
+    assert (state.topic_id, state.latest_epoch, state.log_end_offset) == (TOPIC_ID, 4, 3)
+    assert not state.damaged
+    assert store.previous_broker_epoch == NO_BROKER_EPOCH
+    assert store.get(PARTITION).high_watermark == 2
+    store.abandon()
+
+
+def test_a_clean_stop_says_which_incarnation_it_was(tmp_path):
+    store = open_store(tmp_path)
+    store.open(registration())
+    store.close(57)
+    store = open_store(tmp_path)
+    assert store.previous_broker_epoch == 57
+    store.abandon()
+    store = open_store(tmp_path)
+    assert store.previous_broker_epoch == NO_BROKER_EPOCH
+    store.abandon()
+
+
+def test_a_high_watermark_that_was_checkpointed_too_high_is_clamped_to_the_log(tmp_path):
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    append(log, b"a")
+    log.set_high_watermark(3)
+    store.checkpoint_high_watermarks()
+    store.abandon()
+    path = os.path.join(tmp_path, str(PARTITION), "00000000000000000000.log")
+    os.truncate(path, 0)
+    store = open_store(tmp_path)
+    log = store.get(PARTITION)
+    assert (log.log_end_offset, log.high_watermark) == (0, 0)
+    store.abandon()
+
+
+def test_abandoning_frees_the_lock_and_writes_nothing(tmp_path):
+    store = open_store(tmp_path)
+    append(store.open(registration()), b"a")
+    with pytest.raises(LogDirectoryLockedError):
+        open_store(tmp_path)
+
+    def files():
+        return {
+            (place, name): os.stat(os.path.join(place, name)).st_mtime_ns
+            for place, _, names in os.walk(tmp_path)
+            for name in names
+        }
+
+    before = files()
+    store.abandon()
+    assert files() == before
+    assert (str(tmp_path), CLEAN_SHUTDOWN_FILE) not in before
+    open_store(tmp_path).abandon()
+
+
+def test_a_log_of_another_topic_of_that_name_is_deleted_first(tmp_path):
+    store = open_store(tmp_path)
+    append(store.open(registration()), b"a")
+    log = store.open(registration(OTHER_ID))
+    assert (log.log_end_offset, log.topic_id) == (0, OTHER_ID)
+    assert store.open(registration(OTHER_ID)) is log
+    store.abandon()
+
+
+def damage(tmp_path) -> str:
+    """A log that was stopped cleanly and has rotted since."""
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    for _ in range(3):
+        append(log, b"a")
+    log.log.checkpoint()
+    store.abandon()
+    path = os.path.join(tmp_path, str(PARTITION), "00000000000000000000.log")
+    with open(path, "r+b") as file:
+        file.seek(70)
+        file.write(b"\xff\xff")
+    # Recovery looks at what follows the recovery point only: it must begin before the rot.
+    with open(os.path.join(tmp_path, "recovery-point-offset-checkpoint"), "w") as file:
+        file.write("0\n1\norders 0 9\n")
+    return path
+
+
+def test_a_damaged_log_is_told_refused_and_set_aside_with_its_files(tmp_path):
+    path = damage(tmp_path)
+    os.truncate(path, 100)
+    store = open_store(tmp_path)
+    [state] = store.replica_states()
+    assert state.damaged
+    assert state.topic_id == TOPIC_ID
+    assert store.get(PARTITION) is None
+    for _ in range(2):
+        with pytest.raises(CorruptBatchError):
+            store.open(registration())
+    log = store.set_aside(PARTITION)
+    assert (log.log_end_offset, log.topic_id) == (0, TOPIC_ID)
+    assert store.get(PARTITION) is log
+    [kept] = store.directory.strays
+    assert os.path.getsize(os.path.join(tmp_path, kept, os.path.basename(path))) == 100
+    store.abandon()
+
+
+def test_a_damaged_log_whose_topic_id_cannot_be_read_is_never_taken_for_another_topics(tmp_path):
+    os.truncate(damage(tmp_path), 100)
+    with open(os.path.join(tmp_path, str(PARTITION), "partition.metadata"), "w") as file:
+        file.write("nonsense")
+    store = open_store(tmp_path)
+    with pytest.raises(Exception, match=r"partition.metadata|batch"):
+        store.open(registration())
+    assert os.path.isdir(os.path.join(tmp_path, str(PARTITION)))
+    store.set_aside(PARTITION)
+    assert store.get(PARTITION).topic_id == TOPIC_ID
+    store.abandon()
+
+
+def test_deleting_takes_damaged_logs_too_and_knows_none_by_another_name(tmp_path):
+    os.truncate(damage(tmp_path), 100)
+    store = open_store(tmp_path)
+    store.delete(PARTITION)
+    store.delete(TopicPartition("never", 3))
+    assert store.get(PARTITION) is None
+    assert not os.path.exists(os.path.join(tmp_path, str(PARTITION)))
+    store.abandon()
+
+
+def test_strays_are_kept_aside(tmp_path):
+    store = open_store(tmp_path)
+    append(store.open(registration()), b"a")
+    store.set_aside_strays(lambda _: True)
+    assert store.get(PARTITION) is not None
+    store.set_aside_strays(lambda _: False)
+    assert store.get(PARTITION) is None
+    assert len(store.directory.strays) == 1
+    store.abandon()
+
+
+def test_commit_mode_leaves_syncing_to_the_scheduler(tmp_path):
+    """The log's own commit mode would make the broker's loop wait for the disk."""
+    store = open_store(tmp_path)
+    log = store.open(registration(flush_mode="commit"))
+    append(log, b"a")
+    assert (log.synced_end_offset, log.log_end_offset) == (0, 3)
+    target = log.sync_target()
+    append(log, b"b")
+    log.sync(target)
+    assert log.synced_end_offset == 0
+    assert log.note_synced(target)
+    assert log.synced_end_offset == 3
+    target = log.sync_target()
+    log.truncate_to(3)
+    log.sync(target)
+    assert not log.note_synced(target)
+    assert log.synced_end_offset == 3
+    store.abandon()
+
+
+def test_readable_bytes_are_counted_up_to_the_limit(tmp_path):
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    append(log, b"a")
+    size = log.log.size_bytes
+    append(log, b"b")
+    assert log.readable_bytes(0, 0, 100) == 0
+    assert log.readable_bytes(3, 3, 100) == 0
+    assert log.readable_bytes(0, 3, 10_000) == size
+    assert log.readable_bytes(0, 6, 10_000) == 2 * size
+    assert log.readable_bytes(0, 6, 10) == 10
+    store.abandon()

@@ -1,0 +1,170 @@
+"""The memory transport's promises: order per pair, resets, cuts and pauses."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.errors import InvariantViolation
+from replog.runtime.memory_transport import CONTROLLER, MemoryTransport
+
+
+class Node:
+    """Writes down what it hears; answers each request if it is told to."""
+
+    def __init__(self, transport: MemoryTransport, *, answers: bool = False) -> None:
+        self.heard = []
+        self.transport = transport
+        self.answers = answers
+
+    def receive_request(self, request_id, sender, request):
+        self.heard.append(("request", sender, request))
+        self.last_id = request_id
+        if self.answers:
+            self.transport.respond(request_id, f"to {request}")
+
+    def requester_gone(self, request_id):
+        self.heard.append(("gone", request_id))
+
+    def receive_response(self, request_id, response):
+        self.heard.append(("response", request_id, response))
+
+    def request_failed(self, request_id):
+        self.heard.append(("failed", request_id))
+
+    def connection_lost(self, peer):
+        self.heard.append(("lost", peer))
+
+
+@pytest.fixture
+def transport():
+    transport = MemoryTransport(lambda: None)
+    transport.nodes = {}
+    for address in (CONTROLLER, 1, 2, 3):
+        node = Node(transport, answers=address in (2, 3))
+        transport.nodes[address] = node
+        transport.attach(address, node)
+    return transport
+
+
+def deliver(transport):
+    while len(transport):
+        transport.deliver(1)
+
+
+def test_requests_and_answers_keep_their_order_and_ids(transport):
+    for number in range(5):
+        transport.request(1, 2, 100 + number, f"r{number}")
+    deliver(transport)
+    assert transport.nodes[2].heard == [("request", 1, f"r{number}") for number in range(5)]
+    assert transport.nodes[1].heard == [
+        ("response", 100 + number, f"to r{number}") for number in range(5)
+    ]
+
+
+def test_a_request_without_an_answer_leaves_nothing_behind(transport):
+    transport.request(1, 2, 7, "tell", answered=False)
+    deliver(transport)
+    assert transport.nodes[1].heard == []
+    transport.detach(2)
+    deliver(transport)
+    assert transport.nodes[1].heard == []
+
+
+def test_a_dead_node_fails_what_was_asked_of_it_and_frees_who_worked_for_it(transport):
+    transport.request(3, 1, 5, "asked of the dead")
+    transport.request(1, 2, 6, "asked by the dead")
+    transport.nodes[2].answers = False
+    deliver(transport)
+    transport.request(1, 3, 8, "on its way")
+    transport.detach(1)
+    deliver(transport)
+    assert ("failed", 5) in transport.nodes[3].heard
+    assert ("gone", transport.nodes[2].last_id) in transport.nodes[2].heard
+    assert transport.nodes[CONTROLLER].heard == [("lost", 1)]
+    assert ("request", 1, "on its way") not in transport.nodes[3].heard
+
+
+def test_a_request_to_nobody_fails(transport):
+    transport.request(1, 9, 3, "hello")
+    deliver(transport)
+    assert transport.nodes[1].heard == [("failed", 3)]
+
+
+def test_an_answer_on_its_way_is_lost_with_its_sender_and_told_as_a_failure(transport):
+    transport.request(1, 2, 4, "question")
+    transport.deliver(1)
+    transport.detach(2)
+    deliver(transport)
+    assert transport.nodes[1].heard == [("failed", 4)]
+
+
+def test_a_cut_holds_messages_and_nobody_is_told_until_it_is_joined(transport):
+    transport.cut(1, 2)
+    for number in range(3):
+        transport.request(1, 2, number, f"r{number}")
+    transport.request(1, 3, 9, "past the cut")
+    deliver(transport)
+    assert transport.nodes[2].heard == []
+    assert transport.nodes[1].heard == [("response", 9, "to past the cut")]
+    transport.request(1, 2, 3, "r3")
+    transport.join(1, 2)
+    deliver(transport)
+    assert transport.nodes[2].heard == [("request", 1, f"r{number}") for number in range(4)]
+
+
+def test_an_answer_is_held_by_a_cut_made_after_the_question(transport):
+    transport.request(1, 2, 1, "question")
+    transport.deliver(1)
+    transport.cut(2, 1)
+    deliver(transport)
+    assert transport.nodes[1].heard == []
+    transport.join_all()
+    deliver(transport)
+    assert transport.nodes[1].heard == [("response", 1, "to question")]
+
+
+def test_a_reset_does_not_cross_a_cut(transport):
+    transport.cut(CONTROLLER, 1)
+    transport.detach(1)
+    deliver(transport)
+    assert transport.nodes[CONTROLLER].heard == []
+    transport.join(CONTROLLER, 1)
+    deliver(transport)
+    assert transport.nodes[CONTROLLER].heard == [("lost", 1)]
+
+
+def test_a_paused_node_hears_all_of_it_later_and_in_order(transport):
+    transport.pause(2)
+    for number in range(3):
+        transport.request(1, 2, number, f"r{number}")
+    deliver(transport)
+    assert transport.nodes[2].heard == []
+    transport.resume(2)
+    deliver(transport)
+    assert [what[2] for what in transport.nodes[2].heard] == ["r0", "r1", "r2"]
+
+
+def test_giving_up_a_request_tells_who_works_on_it(transport):
+    transport.nodes[2].answers = False
+    transport.request(1, 2, 5, "question")
+    deliver(transport)
+    transport.forget(1, 5)
+    deliver(transport)
+    assert transport.nodes[2].heard[-1] == ("gone", transport.nodes[2].last_id)
+    transport.respond(transport.nodes[2].last_id, "too late")
+    deliver(transport)
+    assert transport.nodes[1].heard == []
+
+
+def test_delivery_within_a_delivery_is_refused(transport):
+    transport.nodes[2].receive_request = lambda *_: transport.deliver(1)
+    transport.request(1, 2, 5, "question")
+    with pytest.raises(InvariantViolation):
+        transport.deliver(1)
+
+
+def test_the_budget_bounds_a_delivery(transport):
+    for number in range(10):
+        transport.request(1, 2, number, number)
+    transport.deliver(4)
+    assert len(transport.nodes[2].heard) == 4
