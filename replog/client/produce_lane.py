@@ -157,6 +157,7 @@ class ProduceLane:
             in_flight.popleft()
         else:
             in_flight.remove(pending)
+        failure: Failure | None = None
         if response is not None:
             answer = response.partitions[0]
             if answer.error is ErrorCode.NONE:
@@ -173,18 +174,19 @@ class ProduceLane:
                     ),
                 )
             else:
-                pending.failure = Failure(
+                failure = Failure(
                     answer.error, answer.message or answer.error.name, answer.base_offset >= 0
                 )
         else:
-            pending.failure = Failure(
+            failure = Failure(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"expected broker {pending.sent_to} to answer a produce to {self.topic_partition}, "
                 f"found that it is gone or leads no longer; the records may be lost or still be "
                 f"committed, so send them again only if a repeat does no harm",
                 appended=True,
             )
-        if pending.failure is not None:
+        if failure is not None:
+            pending.failure = failure
             self._stopped = True
             self._failed.append(pending)
         if not self._stopped:
@@ -209,8 +211,6 @@ class ProduceLane:
         self._waiting.extendleft(reversed(again))
         if given_up and self.producer_id >= 0:
             self._start_anew()
-        for pending in again:
-            pending.failure = None
         if self._waiting:
             self._retry_soon()
         else:

@@ -86,6 +86,7 @@ class PendingBatches:
         self.sent_to = -1
         self.request_id = 0
         self.failure: Failure | None = None
+        """Of the latest try."""
 
     def renumber(self, producer_id: int, sequence: int) -> None:
         """Make them the batch of another producer; only where none of them is in a log."""
@@ -96,11 +97,13 @@ class PendingBatches:
         self.sequence = sequence
 
 
-def split(batches: bytes) -> Iterator[tuple[memoryview, int]]:
-    """Each batch of an encoded set, with the number of its records."""
+def split(batches: bytes) -> Iterator[tuple[bytes | memoryview, int]]:
+    """Each batch of an encoded set as a set of its own, with the number of its records."""
     view = memoryview(batches)
     at = 0
     while at < len(view):
         end = at + _BEHIND_LENGTH + _LENGTH.unpack_from(view, at + _LENGTH_AT)[0]
-        yield view[at:end], _LENGTH.unpack_from(view, at + _COUNT_AT)[0]
+        # A set starts at offset 0; the base offset lies outside the checksum.
+        batch = bytes(_LENGTH_AT) + view[at + _LENGTH_AT : end] if at else view[:end]
+        yield batch, _LENGTH.unpack_from(view, at + _COUNT_AT)[0]
         at = end

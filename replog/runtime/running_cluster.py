@@ -125,4 +125,5 @@ class RunningCluster:
             self.pump.close()
 
     def _metadata_changed(self) -> None:
+        self.members.watch.look()
         self.connection.metadata_changed()

@@ -1,4 +1,4 @@
-"""A cluster on real logs with no event loop: nothing moves but by `turn`, so every run is the same."""
+"""A cluster on real logs without a loop: nothing moves unless told to, so every run is the same."""
 
 from __future__ import annotations
 

@@ -1,0 +1,79 @@
+"""The face for code without a loop."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+
+import pytest
+
+import replog
+from replog.errors import TopicExistsError, UsageError
+from replog.runtime.blocking_cluster import BlockingCluster
+from replog.runtime.local_cluster import LocalCluster
+
+
+def test_the_same_story_without_a_loop():
+    with replog.LocalCluster(3) as cluster:
+        cluster.create_topic("orders", min_insync_replicas=2)
+        produced = cluster.produce("orders", [b"a", b"b"])
+        assert (produced.base_offset, produced.last_offset) == (0, 1)
+        leader_id = cluster.leader("orders")
+        cluster.kill(leader_id)
+        cluster.produce("orders", [b"c"])
+        cluster.restart(leader_id)
+        assert set(cluster.in_sync("orders")) == {1, 2, 3}
+        found = [record.value for record in cluster.consume("orders", end="latest")]
+        assert found == [b"a", b"b", b"c"]
+        assert cluster.replica(leader_id, "orders").log_end_offset == 3
+        assert cluster.why_uncommitted("orders", 2) is None
+        assert len(cluster.failovers) == 1
+        assert cluster.incidents("orders")
+        other = 1 + leader_id % 3
+        cluster.partition(leader_id, other)
+        cluster.heal(leader_id, other)
+        cluster.until(lambda now: now.topics() == ("orders",), "the topic to be there")
+        with pytest.raises(TopicExistsError):
+            cluster.create_topic("orders")
+    with pytest.raises(UsageError, match="closed"):
+        cluster.topics()
+
+
+def test_any_thread_may_call():
+    with replog.LocalCluster(1) as cluster:
+        cluster.create_topic("orders")
+        threads = [
+            threading.Thread(target=cluster.produce, args=("orders", [b"a"] * 10)) for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert cluster.replica(1, "orders").high_watermark == 80
+
+
+def test_a_call_from_the_clusters_own_thread_is_refused():
+    with (
+        replog.LocalCluster(1) as cluster,
+        pytest.raises(UsageError, match="cluster's thread"),
+    ):
+        cluster.until(lambda _: bool(cluster.topics()), "a call that would wait for itself")
+
+
+def test_nothing_is_left_of_a_cluster_that_could_not_start(tmp_path):
+    (tmp_path / "file").touch()
+    before = threading.active_count()
+    with pytest.raises(UsageError, match="new or empty"), replog.LocalCluster(directory=tmp_path):
+        pass
+    assert threading.active_count() == before
+
+
+def test_both_faces_have_the_same_methods():
+    """What one can do, the other can; but for life cycle and what needs a loop."""
+
+    def face(kind):
+        return {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+
+    only_async = {"producer"}
+    only_blocking = {"wait"}
+    assert face(LocalCluster) - only_async == face(BlockingCluster) - only_blocking - {"broker_ids"}

@@ -1,0 +1,260 @@
+"""Brokers that die, stand still, are cut off and come back, under producers and consumers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+
+import pytest
+
+import replog
+from replog.cli.raw_batches import compare_replicas
+from replog.errors import ReplicationError, RequestTimedOutError
+from replog.replication.incidents import LogTruncated
+from tests.runtime.test_local_cluster import run, values
+
+QUICK = replog.ControllerOptions(broker_session_timeout_ms=600, broker_heartbeat_interval_ms=100)
+
+
+def test_failover_after_a_kill_and_after_a_pause_is_measured_and_printed(capsys):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        await cluster.produce("orders", [b"before"])
+        first = cluster.leader("orders")
+        cluster.kill(first)
+        await cluster.produce("orders", [b"after the kill"])
+        await cluster.restart(first)
+        await cluster.in_sync("orders")
+        second = cluster.leader("orders")
+        cluster.pause(second)
+        await cluster.produce("orders", [b"after the pause"])
+        cluster.resume(second)
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"before", b"after the kill", b"after the pause"]
+        killed, paused = cluster.failovers
+        assert (killed.fault, killed.from_leader) == ("killed", first)
+        assert (paused.fault, paused.from_leader) == ("paused", second)
+        assert killed.leading_ms >= killed.elected_ms
+        # Of a reset connection the controller learns at once, of a silent broker by its session.
+        assert killed.elected_ms < 600 <= paused.elected_ms + 100
+        with capsys.disabled():
+            print()
+            for failover in cluster.failovers:
+                print(failover)
+
+    run(scenario, controller=QUICK)
+
+
+def test_nothing_acknowledged_is_lost_or_doubled_over_a_killed_leader():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        leader_id = cluster.leader("orders")
+        producer = cluster.producer()
+        futures = [producer.send("orders", [b"%d" % number]) for number in range(200)]
+        await futures[20]
+        cluster.kill(leader_id)
+        answers = await asyncio.gather(*futures)
+        assert [answer.base_offset for answer in answers] == list(range(200))
+        assert {answer.leader_epoch for answer in answers} == {0, 1}
+        assert await values(cluster) == [b"%d" % number for number in range(200)]
+        await cluster.restart(leader_id)
+        await cluster.in_sync("orders")
+
+    run(scenario)
+
+
+def test_a_plain_producer_is_told_that_nobody_knows():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        cluster.partition(1, 2)
+        cluster.partition(1, 3)
+        producer = cluster.producer(idempotent=False)
+        future = producer.send("orders", [b"a"])
+        await cluster.until(lambda now: now.replica(1, "orders").log_end_offset == 1, "the append")
+        cluster.kill(1)
+        cluster.heal()
+        with pytest.raises(RequestTimedOutError, match="may be lost or still be committed"):
+            await future
+
+    run(scenario)
+
+
+def test_a_paused_leader_that_comes_back_is_fenced_and_cuts_what_nobody_has():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        await cluster.produce("orders", [b"committed"])
+        cluster.partition(1, 2)
+        cluster.partition(1, 3)
+        lost = asyncio.ensure_future(
+            cluster.producer(idempotent=False).produce("orders", [b"lost"])
+        )
+        await cluster.until(lambda now: now.replica(1, "orders").log_end_offset == 2, "the append")
+        cluster.pause(1)
+        await cluster.leader_after(0, "orders")
+        cluster.heal()
+        await cluster.produce("orders", [b"next"])
+        cluster.resume(1)
+        await cluster.in_sync("orders")
+        with pytest.raises(ReplicationError):
+            await lost
+        assert await values(cluster) == [b"committed", b"next"]
+        [cut] = [
+            entry.incident
+            for entry in cluster.incidents("orders")
+            if isinstance(entry.incident, LogTruncated)
+        ]
+        assert (cut.old_end_offset, cut.new_end_offset) == (2, 1)
+
+    run(scenario, controller=QUICK)
+
+
+def test_a_leader_cut_off_from_all_is_replaced_and_follows_when_it_is_back():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        leader_id = cluster.leader("orders")
+        await cluster.produce("orders", [b"before"])
+        cluster.isolate(leader_id)
+        await cluster.produce("orders", [b"meanwhile"])
+        assert cluster.leader("orders") != leader_id
+        cluster.heal()
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"before", b"meanwhile"]
+
+    run(scenario, controller=QUICK)
+
+
+def test_a_consumer_follows_the_leader_and_sees_each_record_once():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        found = []
+
+        async def tail():
+            found.extend([record.value async for record in cluster.consume("orders", end=60)])
+
+        task = asyncio.create_task(tail())
+        for number in range(60):
+            if number in (20, 40):
+                leader_id = cluster.leader("orders")
+                cluster.kill(leader_id)
+                await cluster.produce("orders", [b"%d" % number])
+                await cluster.restart(leader_id)
+                await cluster.in_sync("orders")
+            else:
+                await cluster.produce("orders", [b"%d" % number])
+        await asyncio.wait_for(task, 20)
+        assert found == [b"%d" % number for number in range(60)]
+
+    run(scenario)
+
+
+def test_a_clean_stop_hands_leadership_over_and_marks_the_directory():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        await cluster.produce("orders", [b"a"])
+        leader_id = cluster.leader("orders")
+        await cluster.stop(leader_id)
+        assert cluster.leader("orders") not in {None, leader_id}
+        directory = os.path.dirname(cluster.partition_directory(leader_id, "orders"))
+        assert os.path.exists(os.path.join(directory, ".kafka_cleanshutdown"))
+        await cluster.produce("orders", [b"b"])
+        await cluster.restart(leader_id)
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"a", b"b"]
+
+    run(scenario)
+
+
+def test_a_replica_that_has_rotted_is_set_aside_and_fetched_anew():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        for number in range(20):
+            await cluster.produce("orders", [b"%d" % number * 50])
+        path = os.path.join(cluster.partition_directory(3, "orders"), "00000000000000000000.log")
+        await cluster.stop(3)
+        os.truncate(path, os.path.getsize(path) // 2)
+        await cluster.produce("orders", [b"more"])
+        await cluster.restart(3)
+        await cluster.in_sync("orders")
+        assert cluster.replica(3, "orders").log_end_offset == 21
+        kept = [
+            name
+            for name in os.listdir(os.path.dirname(os.path.dirname(path)))
+            if name.endswith("-stray")
+        ]
+        assert len(kept) == 1
+
+    run(scenario)
+
+
+def test_all_brokers_die_and_come_back_with_all_that_was_acknowledged():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        for number in range(10):
+            await cluster.produce("orders", [b"%d" % number])
+        for broker_id in cluster.broker_ids:
+            cluster.kill(broker_id)
+        await cluster.until(lambda now: now.leader("orders") is None, "all to be seen dead")
+        await asyncio.gather(*(cluster.restart(broker_id) for broker_id in cluster.broker_ids))
+        await cluster.produce("orders", [b"10"])
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"%d" % number for number in range(11)]
+
+    run(scenario)
+
+
+async def bring_back(cluster, broker_id, how):
+    if how == "killed":
+        await cluster.restart(broker_id)
+    elif how == "paused":
+        cluster.resume(broker_id)
+    else:
+        cluster.heal()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_any_order_of_faults_leaves_equal_files_with_all_that_was_acknowledged(seed, tmp_path):
+    """Faults by chance while batches are produced; at the end all are well, and files compared."""
+    draw = random.Random(seed)
+
+    async def disturb(cluster):
+        for _ in range(12):
+            running = [i for i in cluster.broker_ids if i not in away]
+            victim = draw.choice(running if len(running) > 2 else list(away))
+            if victim in away:
+                await bring_back(cluster, victim, away.pop(victim))
+            else:
+                away[victim] = how = draw.choice(("killed", "paused", "isolated"))
+                {"killed": cluster.kill, "paused": cluster.pause, "isolated": cluster.isolate}[how](
+                    victim
+                )
+            produced = len(answers)
+            await cluster.until(
+                lambda _, produced=produced: len(answers) > produced + 5, "some progress"
+            )
+
+    async def produce(cluster):
+        producer = cluster.producer()
+        while not done:
+            answers.append(await producer.produce("orders", [b"%d" % len(answers)]))
+
+    away, answers, done = {}, [], []
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        task = asyncio.create_task(produce(cluster))
+        await disturb(cluster)
+        done.append(True)
+        await task
+        cluster.heal()
+        for broker_id, how in away.items():
+            await bring_back(cluster, broker_id, how)
+        await cluster.in_sync("orders")
+        found = await values(cluster)
+        assert found == [b"%d" % number for number in range(len(answers))]
+        assert [answer.base_offset for answer in answers] == list(range(len(answers)))
+
+    run(scenario, controller=QUICK, directory=tmp_path)
+    directories = [str(tmp_path / f"broker-{i}" / "orders-0") for i in (1, 2, 3)]
+    compare_replicas(directories, len(answers), [])
