@@ -310,7 +310,7 @@ class Follower:
             self._context.touched[self.topic_partition] = None
         # What we have not seen committed we do not drop; the next answer will say it again.
         log_start_offset = min(answer.log_start_offset, high_watermark)
-        if log_start_offset > log.log_start_offset:
+        if log_start_offset > max(log.log_start_offset, self._log_start_offset):
             self._log_start_offset = log_start_offset
             self._context.emit(AdvanceLogStart(self.topic_partition, log_start_offset))
             self._fetcher.turned(self, was_busy=self.is_busy)

@@ -192,9 +192,12 @@ class Leader:
             return False
         error = decision.error
         if error is ErrorCode.NONE:
+            members = set(decision.isr)
             if (
                 decision.leader_epoch == self.leader_epoch
                 and decision.partition_epoch >= state.committed.partition_epoch
+                and self._context.cluster.broker_id in members
+                and members <= set(self.registration.replicas)
             ):
                 self._commit(CommittedIsr(decision.isr, decision.partition_epoch), now_ms)
                 self.advance_high_watermark(now_ms)

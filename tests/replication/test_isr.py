@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from replog.messages import ErrorCode
+from replog.messages import AlterPartitionResponse, ErrorCode, IsrDecision
 from replog.replication.incidents import IsrCause, IsrChanged, IsrStage
 from replog.replication.isr import CommittedIsr, PendingExpand, PendingShrink
 from tests.replication.core_cluster import CONTROLLER, PARTITION, CoreCluster, three_replicas
@@ -315,3 +315,19 @@ def test_slow_follower_is_dropped_after_the_lag_time_and_taken_back():
     cluster.run(60_000)
     assert cluster.registrations[PARTITION].isr == (1, 2, 3)
     assert cluster.payloads(3) == cluster.payloads(1)
+
+
+@pytest.mark.parametrize("isr", [(), (2,), (1, 2, 9)])
+def test_decision_for_an_impossible_set_is_not_believed(isr):
+    cluster = lonely_leader()
+    cluster.fetch(1, 3, 3)
+    cluster.settle()
+    envelope = cluster.proposals[-1]
+    decision = IsrDecision(
+        topic_partition=PARTITION, leader_id=1, leader_epoch=5, isr=isr, partition_epoch=2
+    )
+    response = AlterPartitionResponse(decisions=(decision,))
+    cluster.post(1, CONTROLLER, envelope.request_id, response, is_response=True)
+    cluster.settle()
+    assert cluster.leader(1).isr.maximal == (1, 2, 3)
+    assert isinstance(cluster.leader(1).isr, PendingExpand)
