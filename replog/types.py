@@ -26,6 +26,21 @@ class Codec(enum.IntEnum):
     LZ4 = 3
     ZSTD = 4
 
+    @classmethod
+    def of(cls, found: Codec | str | int) -> Codec:
+        """The codec itself, or that of a name (in any case) or number. Raises UsageError."""
+        if isinstance(found, cls):
+            return found
+        if isinstance(found, str) and found.upper() in cls.__members__:
+            return cls[found.upper()]
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= cls.ZSTD:
+            return cls(found)
+        names = ", ".join(f"{codec.name.lower()!r} ({codec})" for codec in cls)
+        raise UsageError(
+            f"expected codec to be a replog.Codec or one of {names}, found {found!r:.80}",
+            argument="codec",
+        )
+
 
 class TimestampType(enum.IntEnum):
     """Who set a record's timestamp: bit 3 of the batch's attributes."""
@@ -40,6 +55,20 @@ class Isolation(enum.Enum):
     LOG_END = "log_end"
     HIGH_WATERMARK = "read_uncommitted"
     TXN_COMMITTED = "read_committed"
+
+    @classmethod
+    def of(cls, found: Isolation | str) -> Isolation:
+        """The level itself, or that of its value. Raises UsageError."""
+        if isinstance(found, cls):
+            return found
+        for level in cls:
+            if isinstance(found, str) and level.value == found:
+                return level
+        names = ", ".join(repr(level.value) for level in cls)
+        raise UsageError(
+            f"expected isolation to be a replog.Isolation or one of {names}, found {found!r:.80}",
+            argument="isolation",
+        )
 
 
 class TopicPartition(NamedTuple):

@@ -24,7 +24,6 @@ cdef class AppendableLog(ReadableLog):
     cdef int64_t bytes_since_snapshot
     cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
     cdef readonly bint failed
-    cdef readonly bint closed
     cdef int fork_generation           # of the process that opened it
     cdef list retired                  # (deadline_ms, path) of renamed files to unlink
 

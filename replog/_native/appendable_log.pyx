@@ -8,7 +8,7 @@ each is called before the step that relies on it. Order of an append: epoch file
 crash in between leaves an epoch without records or a torn batch at the tail; recovery cuts both.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBuffer_Release
 from cpython.pythread cimport (
     NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
     PyThread_release_lock,
@@ -16,6 +16,9 @@ from cpython.pythread cimport (
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.append_result cimport AppendResult
+from replog._native.arguments cimport (
+    epoch_of, flag_of, int32_of, int64_of, offset_of, take_buffer,
+)
 from replog._native.batch_format cimport CODEC_MASK
 from replog._native.batch_set cimport BatchSet
 from replog._native.file_system cimport fork_count
@@ -28,7 +31,7 @@ import os
 
 from replog.errors import (
     FencedLeaderEpochError, LogClosedError, LogFailedError, NoSpaceError,
-    OutOfOrderOffsetError, RecordBatchTooLargeError, UsageError,
+    OutOfOrderOffsetError, UsageError,
 )
 
 from replog._native import mapped_file, snapshot_files
@@ -80,7 +83,7 @@ cdef class AppendableLog(ReadableLog):
         self.decompressed_bytes_max = config.decompressed_bytes_max
         self.flush_messages = config.flush_messages
         self.flush_ms = config.flush_ms
-        self.flushed_at_ms = clock()
+        self.flushed_at_ms = self.now(None)
         self.compacted = config.compacted
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.commit_each = config.flush_mode == "commit"
@@ -140,10 +143,7 @@ cdef class AppendableLog(ReadableLog):
                 f"another log in the child, or start it by spawn",
                 path=self.path,
             )
-        if self.closed:
-            raise LogClosedError(
-                f"expected an open log, found {self.path} closed; open it again", path=self.path
-            )
+        self.check_open()
         raise LogFailedError(
             f"expected a healthy log, found {self.path} failed by an earlier I/O error; check the "
             f"disk and open it again, which recovers what is whole",
@@ -151,29 +151,29 @@ cdef class AppendableLog(ReadableLog):
         )
 
     cdef int64_t now(self, object now_ms) except? -1:
-        return self.clock() if now_ms is None else now_ms
+        return int64_of(self.clock() if now_ms is None else now_ms, "now_ms", self.path)
 
-    def append_as_leader(self, batches not None, int32_t leader_epoch, *, now_ms=None,
-                         bint coordinator=False):
+    def append_as_leader(self, batches, leader_epoch, *, now_ms=None, coordinator=False):
         """Append a client's record batches: assigns offsets from log_end_offset on, and the epoch.
 
         batches: a buffer of one or more whole v2 batches, which must not change meanwhile.
         coordinator: end-of-transaction markers are allowed. Returns an AppendResult. Durable on
         return with flush_mode `commit`; otherwise after flush(). On any error nothing is appended.
-        Raises CorruptBatchError, InvalidRecordError, InvalidTimestampError, UnknownCodecError,
-        DecompressionError, RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError,
-        NoSpaceError, LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1,
-        1.7).
+        Raises UsageError for no batch, no contiguous bytes or no integers; CorruptBatchError,
+        InvalidRecordError, InvalidTimestampError, UnknownCodecError, DecompressionError,
+        RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError, NoSpaceError,
+        LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1, 1.7).
         """
         cdef Py_buffer given
         cdef AppendResult appended
         self.lock()
         try:
-            PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
+            take_buffer(batches, &given, "batches", self.path)
             try:
                 appended = self.append_leader_locked(
-                    <const uint8_t*> given.buf, given.len, leader_epoch, self.now(now_ms),
-                    coordinator,
+                    <const uint8_t*> given.buf, given.len,
+                    int32_of(leader_epoch, "leader_epoch", self.path), self.now(now_ms),
+                    flag_of(coordinator, "coordinator", self.path),
                 )
             finally:
                 self.batches.release()
@@ -210,8 +210,7 @@ cdef class AppendableLog(ReadableLog):
             batches.rewrite(
                 self.target_codec, self.config.compression_level, self.decompressed_bytes_max
             )
-        if batches.length_bytes > self.segment_bytes:
-            self.check_set_size()
+        batches.check_size(self.segment_bytes, self.path)
         if first.producer_id >= 0:
             if batches.count > 1:
                 raise UsageError(
@@ -232,15 +231,6 @@ cdef class AppendableLog(ReadableLog):
 
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
         raise NotImplementedError("AppendableLog leaves truncation to Log")
-
-    def check_set_size(self):
-        """Refuse what no segment can hold."""
-        if self.batches.length_bytes > self.segment_bytes:
-            raise RecordBatchTooLargeError(
-                f"expected an append of at most segment_bytes = {self.segment_bytes}, found "
-                f"{self.batches.length_bytes} bytes for {self.path}; append fewer batches at once",
-                path=self.path,
-            )
 
     cdef int write(self, int64_t now) except -1:
         """Roll if need be, note epochs, then write the loaded set and publish it."""
@@ -344,11 +334,12 @@ cdef class AppendableLog(ReadableLog):
             self.snapshot_offset = self.log_end_offset
         self.bytes_since_snapshot = 0
 
-    def append_as_follower(self, batches not None, *, now_ms=None):
+    def append_as_follower(self, batches, *, now_ms=None):
         """Append batches of a leader's log as they are: offsets, epochs and bytes are kept.
 
-        batches: a buffer of whole v2 batches; a partial one at its end is ignored. The first must
-        continue the log. Returns an AppendResult. Durability as in append_as_leader. Raises
+        batches: a buffer of whole v2 batches; a partial one at its end is ignored, as a fetch may
+        end in one. The first must continue the log. Returns an AppendResult. Durability as in
+        append_as_leader. Raises UsageError for no whole batch or no contiguous bytes,
         CorruptBatchError, OutOfOrderOffsetError, RecordBatchTooLargeError, NoSpaceError,
         LogFailedError, LogClosedError. Source: Kafka's appendAsFollower (facts 1.7, 4.1).
         """
@@ -357,7 +348,7 @@ cdef class AppendableLog(ReadableLog):
         cdef const uint8_t* bytes
         self.lock()
         try:
-            PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
+            take_buffer(batches, &given, "batches", self.path)
             bytes = <const uint8_t*> given.buf
             try:
                 # The wall clock is read only where something asks for it.
@@ -369,6 +360,7 @@ cdef class AppendableLog(ReadableLog):
                     bytes, given.len, OFFSET_MAX, self.path, not self.compacted
                 )
                 if not self.batches.count:
+                    self.batches.refuse_cut(given.len, self.path)
                     return AppendResult(self.log_end_offset, self.log_end_offset - 1)
                 base_offset = self.batches.batches[0].header.base_offset
                 self.check_continues()
@@ -382,7 +374,7 @@ cdef class AppendableLog(ReadableLog):
                     )
                     if not self.batches.count:
                         break
-                    self.check_set_size()
+                    self.batches.check_size(self.segment_bytes, self.path)
                     done += self.batches.length_bytes
                     self.write(now)
             finally:
@@ -482,15 +474,18 @@ cdef class AppendableLog(ReadableLog):
         self.segments = tuple(segments)
         return 0
 
-    def assign_epoch(self, int32_t leader_epoch, int64_t start_offset):
+    def assign_epoch(self, leader_epoch, start_offset):
         """Note that `leader_epoch` begins at start_offset; durable on return. True if it is news.
 
-        A new leader calls it with log_end_offset before it takes records (facts 5).
+        A new leader calls it with log_end_offset before it takes records (facts 5). Raises
+        UsageError for what is no integer from 0 on.
         """
+        cdef int32_t epoch = epoch_of(leader_epoch, "leader_epoch", self.path)
+        cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
         self.lock()
         try:
             before = self.epochs.entries()
-            changed = self.epochs.maybe_assign(leader_epoch, start_offset)
+            changed = self.epochs.maybe_assign(epoch, start)
             if changed:
                 self.write_epochs_or(before)
             return changed

@@ -46,6 +46,8 @@ cdef class BatchSet:
         self, const uint8_t* bytes, int64_t length, int64_t limit, str path, bint dense
     ) except -1
     cdef void release(self) noexcept
+    cdef int check_size(self, int64_t segment_bytes, str path) except -1
+    cdef int refuse_cut(self, int64_t length, str path) except -1
     cdef int refuse(self, int outcome, PendingBatch* pending, str path, int64_t at) except -1
     cdef int walk_compressed(
         self, PendingBatch* pending, str path, int64_t decompressed_bytes_max

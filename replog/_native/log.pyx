@@ -19,11 +19,12 @@ from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 from replog._native.appendable_log cimport AppendableLog
+from replog._native.arguments cimport flag_of, integer_of, offset_of
 from replog._native.file_system cimport fork_count
 from replog._native.log_segment cimport LogSegment
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, scan_batches
 
-from replog.errors import OffsetOutOfRangeError, UsageError
+from replog.errors import OffsetOutOfRangeError
 
 from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SEGMENT_SUFFIXES
@@ -57,10 +58,14 @@ cdef class Log(AppendableLog):
             raise
         return 0
 
-    def commit(self, int64_t end_offset):
-        """Return once every record below end_offset is synced; callers that wait share one sync."""
+    def commit(self, end_offset):
+        """Return once every record below end_offset is synced; callers that wait share one sync.
+
+        Raises UsageError for what is no integer from 0 on, LogFailedError, LogClosedError.
+        """
+        cdef int64_t wanted = offset_of(end_offset, "end_offset", self.path)
         cdef int64_t target
-        if self.durable_end >= end_offset:
+        if self.durable_end >= wanted:
             return
         if self.fork_generation != fork_count[0]:
             self.refuse()
@@ -68,7 +73,7 @@ cdef class Log(AppendableLog):
             with nogil:
                 PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
         try:
-            if self.durable_end >= end_offset:
+            if self.durable_end >= wanted:
                 return
             if self.failed or self.closed:
                 self.refuse()
@@ -108,24 +113,24 @@ cdef class Log(AppendableLog):
         finally:
             PyThread_release_lock(self.sync_lock)
 
-    def truncate_to(self, int64_t offset):
+    def truncate_to(self, offset):
         """Keep offsets below `offset`; the whole batch that holds it goes. True if records went.
 
         log_end_offset becomes `offset` (facts 4.6). Views of cut bytes stay readable. Durable on
-        return. The cost does not depend on the size of the log. Raises UsageError below 0.
+        return. The cost does not depend on the size of the log. Raises UsageError for what is no
+        integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
         """
-        if offset < 0:
-            raise UsageError(f"expected an offset >= 0 to truncate {self.path} to, found {offset}")
+        cdef int64_t cut = offset_of(offset, "offset", self.path)
         self.lock()
         try:
-            if offset >= self.log_end_offset:
+            if cut >= self.log_end_offset:
                 if self.epochs.truncate_from_end(self.log_end_offset):
                     self.write_epochs()
                 return False
-            if offset < self.bases[0]:
-                self.restart_locked(offset, offset)
+            if cut < self.bases[0]:
+                self.restart_locked(cut, cut)
             else:
-                self.truncate_locked(offset)
+                self.truncate_locked(cut)
             return True
         finally:
             self.unlock()
@@ -216,13 +221,19 @@ cdef class Log(AppendableLog):
                 continue
         self.retired = waiting
 
-    def truncate_fully_and_start_at(self, int64_t offset, *, log_start_offset=None):
-        """Drop everything and go on, empty, at `offset`; durable on return (facts 4.6)."""
-        if offset < 0:
-            raise UsageError(f"expected an offset >= 0 to start {self.path} at, found {offset}")
+    def truncate_fully_and_start_at(self, offset, *, log_start_offset=None):
+        """Drop everything and go on, empty, at `offset`; durable on return (facts 4.6).
+
+        log_start_offset: at most `offset`, which it is if None. Raises UsageError for what is no
+        integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
+        """
+        cdef int64_t end = offset_of(offset, "offset", self.path)
+        cdef int64_t start = end
+        if log_start_offset is not None:
+            start = integer_of(log_start_offset, "log_start_offset", self.path, 0, end)
         self.lock()
         try:
-            self.restart_locked(offset, offset if log_start_offset is None else log_start_offset)
+            self.restart_locked(end, start)
         finally:
             self.unlock()
 
@@ -257,21 +268,23 @@ cdef class Log(AppendableLog):
         self.write_log_start(log_start_offset)
         return 0
 
-    def truncate_prefix_to(self, int64_t offset):
+    def truncate_prefix_to(self, offset):
         """Delete records below `offset`: log_start_offset moves at once, segments go by retention.
 
-        True if it moved. Durable on return. Raises OffsetOutOfRangeError above the high watermark.
-        Source: Kafka's DeleteRecords (facts 4.4).
+        True if it moved. Durable on return. Raises OffsetOutOfRangeError above the high watermark,
+        UsageError for what is no integer from 0 on, LogClosedError. Source: Kafka's DeleteRecords
+        (facts 4.4).
         """
+        cdef int64_t start = offset_of(offset, "offset", self.path)
         self.lock()
         try:
-            if offset < 0 or offset > self.high_watermark:
+            if start > self.high_watermark:
                 raise OffsetOutOfRangeError(
                     f"expected an offset in [0, {self.high_watermark}] to delete the records of "
-                    f"{self.path} below, found {offset}; only committed records can be deleted",
-                    path=self.path, offset=offset,
+                    f"{self.path} below, found {start}; only committed records can be deleted",
+                    path=self.path, offset=start,
                 )
-            return self.move_log_start(offset)
+            return self.move_log_start(start)
         finally:
             self.unlock()
 
@@ -316,7 +329,8 @@ cdef class Log(AppendableLog):
         """Drop old segments by log start, size and time; returns the base offsets that went.
 
         Only committed segments go, the oldest first. Files are renamed now and unlinked once
-        file_delete_delay_ms has passed, by a later call; views stay readable. Facts 4.4.
+        file_delete_delay_ms has passed, by a later call; views stay readable. Raises UsageError
+        for a now_ms that is no integer, LogFailedError, LogClosedError. Facts 4.4.
         """
         cdef int64_t now = self.now(now_ms)
         cdef Py_ssize_t count
@@ -430,21 +444,23 @@ cdef class Log(AppendableLog):
         finally:
             self.unlock()
 
-    def close(self, *, bint flush=True):
+    def close(self, *, flush=True):
         """Flush, write a producer snapshot and give all files back; views stay readable.
 
-        With flush=False nothing is synced or written, as if the process had been killed.
+        With flush=False nothing is synced or written, as if the process had been killed. Raises
+        UsageError for what is no bool, NoSpaceError, LogFailedError.
         """
+        cdef bint flushing = flag_of(flush, "flush", self.path)
         cdef LogSegment segment
         if self.closed or self.fork_generation != fork_count[0]:
             return
-        if flush:
+        if flushing:
             self.lock()
         elif not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
             with nogil:
                 PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
         try:
-            if flush:
+            if flushing:
                 self.take_snapshot()
                 self.names_unsynced = True
                 self.active_segment.seal()
@@ -453,7 +469,7 @@ cdef class Log(AppendableLog):
                     if os.path.exists(path):
                         mapped_file.remove(path)
             self.closed = True
-            if flush:
+            if flushing:
                 for segment in self.segments:
                     segment.close()
         finally:

@@ -30,6 +30,14 @@ cdef class ReadableLog:
     cdef ProducerState producers
     cdef LeaderEpochCache epochs
     cdef set checked_aborts                 # base offsets of segments whose .txnindex was checked
+    cdef readonly bint closed
+
+    cpdef int check_open(self) except -1
+    cdef LogSlice read_range(
+        self, int64_t start_offset, int64_t max_bytes, int64_t end_offset, bint min_one_message,
+        bint whole_batches
+    )
+    cdef object first_from(self, int64_t timestamp)
 
     cdef int64_t floor_place(self, int64_t offset) except -1
     cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1
