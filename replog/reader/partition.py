@@ -18,18 +18,13 @@ import pyarrow as pa
 from replog._native.record_decoder import decode_arrow
 from replog.errors import LogTruncatedError, OffsetOutOfRangeError, UsageError
 from replog.reader import names, times
+from replog.reader.checkpoints import Checkpoints
 from replog.reader.names import SegmentName
 from replog.reader.records import BATCH_ROWS, decode_chunks, segment_chunks
-from replog.reader.segment import CHUNK_BYTES, Chunk, Headers, SegmentReader
+from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, Headers, SegmentReader
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, split_segment
 from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
-from replog.storage.checkpoint_files import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    read_offset_checkpoint,
-)
 from replog.types import Isolation, TimestampedOffset, TopicPartition
 
 
@@ -38,7 +33,8 @@ class PartitionReader:
 
     path, topic_partition: which partition. segments: its data files by base offset.
     log_start_offset: first offset that may be read. log_end_offset: exclusive end of whole batches.
-    high_watermark: what the checkpoint says, None without one.
+    high_watermark: what was given or the checkpoint says, None without one.
+    cleaned_offset: exclusive end of what compaction has been over, None if it never was.
     end_offset: exclusive end of reads that are not asked to pass it.
     Invariant: log_start_offset <= end_offset <= log_end_offset.
     """
@@ -49,9 +45,22 @@ class PartitionReader:
     log_end_offset: int
     end_offset: int
     high_watermark: int | None
+    cleaned_offset: int | None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        high_watermark: int | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        """Look at the directory.
+
+        high_watermark: instead of the one that a checkpoint tells. checkpoints: read already, for
+        many partitions of one directory.
+        """
         self.path = os.fspath(path)
+        self._given_high_watermark = high_watermark
         if not os.path.isdir(self.path):
             raise UsageError(
                 f"expected a partition directory at {self.path}, found none; give a directory "
@@ -60,20 +69,26 @@ class PartitionReader:
         self.topic_partition = names.topic_partition_of(self.path)
         self._walked: TransactionWalk | None = None
         self._active_size_seen = 0
-        self.refresh()
+        self._look(checkpoints or Checkpoints())
 
     def refresh(self) -> None:
         """Look at the directory again: new segments, new high watermark, new start."""
-        home = names.checkpoint_home(self.path)
-        # The checkpoint first: what it calls committed is in the files when they are looked at.
-        self.high_watermark = self._checkpointed(home, HIGH_WATERMARK_CHECKPOINT)
-        checkpointed_start = self._checkpointed(home, LOG_START_OFFSET_CHECKPOINT) or 0
+        self._look(Checkpoints())
+
+    def _look(self, checkpoints: Checkpoints) -> None:
+        # The checkpoints first: what they call committed is in the files when they are looked at.
+        known = checkpoints.of(self.path, self.topic_partition)
+        self.high_watermark = known.high_watermark
+        if self._given_high_watermark is not None:
+            self.high_watermark = self._given_high_watermark
+        self.cleaned_offset = known.cleaned_offset
+        checkpointed_start = known.log_start_offset or 0
         self.segments = tuple(names.segment_names(self.path))
         self._walked = None
         if not self.segments:
             self.log_start_offset = self.log_end_offset = self.end_offset = checkpointed_start
             return
-        self.log_end_offset = self._find_end(home)
+        self.log_end_offset = self._find_end(known.recovery_point or 0)
         first = max(checkpointed_start, self.segments[0].base_offset)
         self.log_start_offset = min(first, self.log_end_offset)
         bound = self.log_end_offset
@@ -81,11 +96,7 @@ class PartitionReader:
             bound = min(bound, self.high_watermark)
         self.end_offset = max(bound, self.log_start_offset)
 
-    def _checkpointed(self, home: str, name: str) -> int | None:
-        offsets = read_offset_checkpoint(os.path.join(home, name)) or {}
-        return offsets.get(self.topic_partition)
-
-    def _find_end(self, home: str) -> int:
+    def _find_end(self, recovery_point: int) -> int:
         with SegmentReader(self.segments[-1]) as segment:
             self._active_size_seen = segment.size()
             tail = segment.tail()
@@ -93,7 +104,7 @@ class PartitionReader:
             return tail.end_offset
         # Below the recovery point the bytes were synced, so what is missing is damage and no torn
         # write. The end stays behind it: a read that gets there meets the damage and tells it.
-        return max(tail.end_offset, self._checkpointed(home, RECOVERY_POINT_CHECKPOINT) or 0)
+        return max(tail.end_offset, recovery_point)
 
     # -- extents
 
@@ -109,7 +120,15 @@ class PartitionReader:
     @property
     def last_stable_offset(self) -> int:
         """Exclusive end of what is decided: no transaction below is open. Walks batch headers."""
-        return max(self._transactions().last_stable_offset(self.end_offset), self.log_start_offset)
+        return self.last_stable_offset_at(self.end_offset)
+
+    def last_stable_offset_at(self, end_offset: int) -> int:
+        """As `last_stable_offset`, of the log as it was when it ended at `end_offset`.
+
+        What follows changes nothing in the answer, so a read up to it can be repeated.
+        """
+        walk = self._transactions() if end_offset == self.end_offset else self._walk(end_offset)
+        return max(walk.last_stable_offset(end_offset), self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -118,11 +137,14 @@ class PartitionReader:
 
     def _transactions(self) -> TransactionWalk:
         if self._walked is None:
-            walk = walk_from_snapshot(self.path, self.log_start_offset, self.end_offset)
-            for headers in self.headers(walk.offset, self.end_offset):
-                walk.walk(headers, self.end_offset)
-            self._walked = walk
+            self._walked = self._walk(self.end_offset)
         return self._walked
+
+    def _walk(self, end_offset: int) -> TransactionWalk:
+        walk = walk_from_snapshot(self.path, self.log_start_offset, end_offset)
+        for headers in self.headers(walk.offset, end_offset):
+            walk.walk(headers, end_offset)
+        return walk
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedRange]:
         """Aborted transactions that overlap [start_offset, end_offset), by first offset."""
@@ -136,6 +158,19 @@ class PartitionReader:
         return sorted(found.values(), key=lambda one: (one.first_offset, one.producer_id))
 
     # -- batches
+
+    def last_batch_below(self, end_offset: int) -> BatchStamp | None:
+        """The last batch that begins below `end_offset`; None if the log has none.
+
+        Raises CorruptBatchError, LogTruncatedError.
+        """
+        for segment in reversed(self.segments):
+            if segment.base_offset < end_offset:
+                with SegmentReader(segment) as file:
+                    header = file.last_header_below(end_offset)
+                if header is not None:
+                    return BatchStamp.of(header)
+        return None
 
     def headers(
         self, start_offset: int | None = None, end_offset: int | None = None
