@@ -1,4 +1,4 @@
-"""How the tests share the machine: `make test` runs them in as many processes as there are cores."""
+"""How the tests share the machine: `make test` runs them in one process for each core."""
 
 from __future__ import annotations
 

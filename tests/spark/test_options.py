@@ -184,8 +184,8 @@ def test_no_path_is_a_usage_error() -> None:
 
 
 def test_a_misspelt_option_is_refused_when_the_frame_is_made() -> None:
-    with pytest.raises(UsageError, match="subscirbe"):
-        ReplogDataSource({"path": "x", "subscirbe": "t"}).schema()
+    with pytest.raises(UsageError, match="subscribes"):
+        ReplogDataSource({"path": "x", "subscribes": "t"}).schema()
 
 
 def test_what_steers_a_kafka_client_is_accepted_and_ignored(log: Path) -> None:
