@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+SHOWN_CHARACTERS = 80
+
 
 class ReplogError(Exception):
     """Root of the operating errors. Facts given by keyword become attributes."""
@@ -193,6 +195,17 @@ class UsageError(ReplogError, ValueError):
 
 class InvariantViolation(Exception):  # noqa: N818 - the design's name for it
     """A bug in replog: two facts that must agree do not."""
+
+
+def shown(found: object) -> str:
+    """`found` in a message: as far as it is short and can be printed, and its type."""
+    try:
+        text = repr(found)
+    except Exception:  # somebody else's __repr__ must not hide what the message is about
+        text = "a value that cannot be printed"
+    if len(text) > SHOWN_CHARACTERS:
+        text = text[:SHOWN_CHARACTERS] + "..."
+    return f"{text.encode('utf-8', 'backslashreplace').decode()} ({type(found).__name__})"
 
 
 def invariant(condition: bool, claim: str, **facts: Any) -> None:

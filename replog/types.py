@@ -6,7 +6,7 @@ import enum
 import re
 from typing import NamedTuple
 
-from replog.errors import UsageError
+from replog.errors import UsageError, shown
 
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -37,7 +37,7 @@ class Codec(enum.IntEnum):
             return cls(found)
         names = ", ".join(f"{codec.name.lower()!r} ({codec})" for codec in cls)
         raise UsageError(
-            f"expected codec to be a replog.Codec or one of {names}, found {found!r:.80}",
+            f"expected codec to be a replog.Codec or one of {names}, found {shown(found)}",
             argument="codec",
         )
 
@@ -66,7 +66,7 @@ class Isolation(enum.Enum):
                 return level
         names = ", ".join(repr(level.value) for level in cls)
         raise UsageError(
-            f"expected isolation to be a replog.Isolation or one of {names}, found {found!r:.80}",
+            f"expected isolation to be a replog.Isolation or one of {names}, found {shown(found)}",
             argument="isolation",
         )
 
@@ -79,6 +79,24 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def of(cls, found: object) -> TopicPartition:
+        """A (topic, partition) pair whose directory name reads back as itself, else UsageError."""
+        if isinstance(found, tuple) and len(found) == 2:
+            topic, partition = found
+            if (
+                isinstance(topic, str)
+                and isinstance(partition, int)
+                and not isinstance(partition, bool)
+                and 0 <= partition < 2**31
+            ):
+                return cls.parse(f"{topic}-{partition}")
+        raise UsageError(
+            f"expected topic_partition to be a TopicPartition or a pair of a topic (str) and a "
+            f"partition number from 0 to {2**31 - 1}, found {shown(found)}",
+            argument="topic_partition",
+        )
 
     @classmethod
     def parse(cls, directory_name: str) -> TopicPartition:

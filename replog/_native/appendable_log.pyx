@@ -465,7 +465,10 @@ cdef class AppendableLog(ReadableLog):
         segment.create()
         self.names_unsynced = True
         if self.jitter is not None and self.config.segment_jitter_ms:
-            self.segment_jitter_now_ms = self.jitter(self.config.segment_jitter_ms)
+            # As for Kafka, the jitter takes no more than all of segment_ms away.
+            self.segment_jitter_now_ms = self.jitter(
+                min(self.config.segment_jitter_ms, self.segment_ms)
+            )
         return segment
 
     cdef int install(self, list segments) except -1:

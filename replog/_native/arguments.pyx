@@ -13,21 +13,7 @@ import os
 from cpython.buffer cimport PyBUF_SIMPLE, PyObject_GetBuffer
 from libc.stdint cimport int64_t
 
-from replog.errors import UsageError
-
-cdef enum:
-    SHOWN_CHARACTERS = 80
-
-
-def shown(found) -> str:
-    """`found` in a message: its type, and its value as far as it is short and can be printed."""
-    try:
-        text = repr(found)
-    except Exception:  # somebody else's __repr__ must not hide what the message is about
-        text = "a value that cannot be printed"
-    if len(text) > SHOWN_CHARACTERS:
-        text = text[:SHOWN_CHARACTERS] + "..."
-    return f"{text.encode('utf-8', 'backslashreplace').decode()} ({type(found).__name__})"
+from replog.errors import UsageError, shown
 
 
 cdef object index_of(object found):

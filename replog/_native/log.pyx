@@ -210,6 +210,7 @@ cdef class Log(AppendableLog):
     def unlink_retired(self, *, now_ms=None):
         """Unlink renamed files whose delay is over; mappings of them stay readable."""
         cdef int64_t now = self.now(now_ms)
+        self.check_open()
         waiting = []
         for deadline_ms, path in self.retired:
             if deadline_ms > now:

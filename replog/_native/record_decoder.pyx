@@ -27,8 +27,7 @@ from replog._native.record_walk cimport HeaderView, RecordView, next_header, nex
 
 import pyarrow as pa
 
-from replog._native.arguments import shown
-from replog.errors import InvariantViolation, UsageError
+from replog.errors import InvariantViolation, UsageError, shown
 
 cdef enum:
     CURSOR_COMPRESSED = 3      # beside the cursor's own: records must be decompressed first

@@ -15,7 +15,6 @@ import enum
 import re
 import uuid
 
-from replog.errors import UsageError
 from replog.types import TopicPartition
 
 NAME_LENGTH_MAX = 255
@@ -50,9 +49,3 @@ def deleted_name(topic_partition: TopicPartition) -> str:
     """A new name for a partition's directory that is to be deleted; long topics are cut."""
     suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}-delete"
     return topic_partition.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
-
-
-def check_topic_partition(topic_partition: TopicPartition) -> None:
-    """Raise UsageError unless the pair makes a directory name that reads back as itself."""
-    if TopicPartition.parse(str(topic_partition)) != topic_partition:
-        raise UsageError(f"expected a partition number >= 0, found {topic_partition.partition}")

@@ -19,16 +19,16 @@ import os
 import threading
 from typing import TYPE_CHECKING, Self
 
+from replog._native.arguments import integer
 from replog._native.mapped_file import (
     FileLock,
     fsync_dir,
     make_dir,
-    remove,
-    remove_dir,
     rename,
 )
 from replog.config import LogConfig
 from replog.errors import LogClosedError, LogFailedError, NoSpaceError, StorageError, UsageError
+from replog.storage import directory_access
 from replog.storage.clean_shutdown import (
     read_clean_shutdown,
     remove_clean_shutdown,
@@ -38,7 +38,6 @@ from replog.storage.directory_checkpoints import DirectoryCheckpoints, Partition
 from replog.storage.directory_names import (
     METADATA_TOPIC,
     DirectoryKind,
-    check_topic_partition,
     deleted_name,
     kind_of,
 )
@@ -117,20 +116,20 @@ class LogDirectory:
         existing directory; a new one gets them, or fresh ones. replicated: a partition without a
         checkpointed high watermark has committed nothing yet (otherwise: all it holds).
         on_progress(done, total) counts partitions, called from this thread. Raises UsageError for
-        other ids or a name that does not belong, LogDirectoryLockedError, CorruptFileError for
+        other ids, a strange name or a bad argument, LogDirectoryLockedError, CorruptFileError for
         meta.properties, LogFailedError, NoSpaceError. A damaged partition is in `refused`.
         """
-        directory = os.path.abspath(path)
-        if not os.path.isdir(directory):
-            parent = os.path.dirname(directory)
-            os.makedirs(parent, exist_ok=True)
-            make_dir(directory)
-            fsync_dir(parent)
+        directory = directory_access.absolute_path(path)
+        directory_access.check_calls(now_ms, on_progress)
+        directory_access.check_directory_options(
+            config, configs, cluster_id, node_id, replicated, recovery_threads
+        )
+        directory_access.make_directory(directory)
         lock = FileLock(os.path.join(directory, LOCK_FILE))
         opened = cls(
             directory,
             lock,
-            config=config or LogConfig(),
+            config=directory_access.check_config(config),
             configs=configs or {},
             replicated=replicated,
             now_ms=now_ms,
@@ -216,9 +215,7 @@ class LogDirectory:
             return False
         if any(not name.endswith(".tmp") for name in names):
             return False
-        for name in names:
-            remove(os.path.join(directory, name))
-        remove_dir(directory)
+        directory_access.remove_directory(directory)
         fsync_dir(self.path)
         return True
 
@@ -293,6 +290,7 @@ class LogDirectory:
         self._checkpoints.drop(missing)
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(self, exception_type: object, *exception: object) -> None:
@@ -310,10 +308,11 @@ class LogDirectory:
         return len(self._logs)
 
     def __contains__(self, topic_partition: object) -> bool:
-        return topic_partition in self._logs
+        return isinstance(topic_partition, TopicPartition) and topic_partition in self._logs
 
     def __getitem__(self, topic_partition: TopicPartition) -> PartitionLog:
         """The partition's log. Raises the error of a refused one, UsageError for an unknown one."""
+        topic_partition = TopicPartition.of(topic_partition)
         with self._changes:
             self._check_open()
             if topic_partition in self.refused:
@@ -345,8 +344,8 @@ class LogDirectory:
 
         Raises UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
         """
-        topic_partition = TopicPartition(topic, partition)
-        check_topic_partition(topic_partition)
+        topic_partition = TopicPartition.of((topic, partition))
+        directory_access.check_topic_id(topic_id)
         with self._changes:
             self._check_open()
             directory = self._directory(topic_partition)
@@ -373,6 +372,7 @@ class LogDirectory:
         Its files go with the first remove_deleted() after file_delete_delay_ms. A refused partition
         can be deleted too. Raises UsageError for an unknown one.
         """
+        topic_partition = TopicPartition.of(topic_partition)
         with self._changes:
             self._check_open()
             if topic_partition not in self.refused:
@@ -390,14 +390,13 @@ class LogDirectory:
 
     def remove_deleted(self, now_ms: int | None = None) -> list[str]:
         """Unlink the deleted partitions whose delay is over at `now_ms`; returns their paths."""
-        now = self._now_ms() if now_ms is None else now_ms
+        now = self._now_ms() if now_ms is None else integer(now_ms, "now_ms", self.path, low=-1)
         with self._changes:
+            self._check_open()
             due = [path for deadline, path in self._deleted if deadline <= now]
             self._deleted = [pair for pair in self._deleted if pair[0] > now]
         for path in due:
-            for name in os.listdir(path):
-                remove(os.path.join(path, name))
-            remove_dir(path)
+            directory_access.remove_directory(path)
         return due
 
     def checkpoint_recovery_points(self) -> None:
@@ -432,6 +431,8 @@ class LogDirectory:
         broker_epoch (default: the attribute) goes into the marker. The directory is unlocked in any
         case. Raises the first error that a log's close raised; the others are closed nevertheless.
         """
+        epoch = self.broker_epoch if broker_epoch is None else broker_epoch
+        integer(epoch, "broker_epoch", self.path, low=UNKNOWN_BROKER_EPOCH)
         with self._changes:
             if self.closed:
                 return
@@ -439,7 +440,7 @@ class LogDirectory:
             try:
                 errors = self._close_logs()
                 if not errors:
-                    self._mark_clean(self.broker_epoch if broker_epoch is None else broker_epoch)
+                    self._mark_clean(epoch)
             finally:
                 self._lock.release()
         if errors:

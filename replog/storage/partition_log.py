@@ -19,7 +19,6 @@ from replog._native.append_result import AppendResult
 from replog._native.arguments import flag, integer
 from replog._native.log import Log
 from replog._native.log_recovery import RecoveryReport, load
-from replog._native.mapped_file import fsync_dir, make_dir
 from replog.config import LogConfig
 from replog.errors import (
     CorruptBatchError,
@@ -30,6 +29,13 @@ from replog.storage.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     read_leader_epochs,
     write_leader_epochs,
+)
+from replog.storage.directory_access import (
+    absolute_path,
+    check_calls,
+    check_config,
+    make_directory,
+    names_in,
 )
 from replog.storage.kafka_uuid import random_uuid
 from replog.storage.log_checkpoints import BareCheckpoints, CheckpointedOffsets, LogCheckpoints
@@ -124,9 +130,11 @@ class PartitionLog(Log):
         After an unclean stop the tail is checked and a torn one is cut (`recovery_report` tells);
         on_progress(done_bytes, total_bytes) follows that. Raises UsageError for another name or a
         partition of a log directory, LogDirectoryLockedError, CorruptBatchError for damage in what
-        was synced, CorruptFileError.
+        was synced, CorruptFileError; UsageError for what is no path, no directory or no LogConfig.
         """
-        directory = os.path.abspath(path)
+        directory = absolute_path(path)
+        config = check_config(config)
+        check_calls(now_ms, on_progress)
         topic_partition = TopicPartition.parse(os.path.basename(directory))
         parent = os.path.dirname(directory)
         if os.path.exists(os.path.join(parent, META_PROPERTIES_FILE)):
@@ -135,18 +143,14 @@ class PartitionLog(Log):
                 f"log directory {parent}; open that with replog.LogDirectory",
                 path=directory,
             )
-        fresh = not os.path.isdir(directory)
-        if fresh:
-            os.makedirs(parent, exist_ok=True)
-            make_dir(directory)
-            fsync_dir(parent)
-        fresh = fresh or not any(name.endswith(".log") for name in os.listdir(directory))
+        make_directory(directory)
+        fresh = not any(name.endswith(".log") for name in names_in(directory))
         checkpoints = BareCheckpoints(directory, topic_partition)
         try:
             offsets = checkpoints.take(fresh=fresh)
             return cls(
                 directory,
-                config or LogConfig(),
+                config,
                 checkpoints,
                 offsets,
                 now_ms=now_ms,
