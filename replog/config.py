@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
+import numbers
 import re
 from collections.abc import Mapping
 from typing import Literal, Self, get_args, get_type_hints
@@ -142,10 +142,9 @@ class LogConfig:
 
 def _integer(name: str, found: object, low: int, high: int) -> int:
     """`found` as an int of [low, high]; numpy's integers count, bools do not."""
-    try:
-        number = None if isinstance(found, bool) else operator.index(found)  # type: ignore[arg-type]
-    except Exception:
-        number = None
+    number: int | None = None
+    if not isinstance(found, bool) and isinstance(found, numbers.Integral):
+        number = int(found)
     if number is None or not low <= number <= high:
         raise UsageError(
             f"expected {name} to be an integer from {low} to {high}, found {shown(found)}",
