@@ -147,7 +147,7 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for key in self._latest
             if key in begun or key in readers
         }
-        ends = {key: max(self._latest[key][0], start) for key, start in starts.items()}
+        ends = {key: self._latest[key][0] for key in starts}
         if not isinstance(limit, ReadAllAvailable):
             ends = self._limited(readers, starts, ends)
         return {
@@ -157,10 +157,10 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _seen(self, key: TopicPartition, reader: PartitionReader, begun: Positions) -> int:
-        """The end of what can be read, never before the start.
+        """The end of what can be read, before the start only if the log was cut below it.
 
         A high watermark may stand below the start for a while, where another replica is read or a
-        broker was restarted; a log that ends below it has lost what was read already.
+        broker was restarted: that is no loss, and nothing new either.
         """
         start = begun[key][0] if key in begun else 0
         if reader.log_end_offset < start:
@@ -171,6 +171,7 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 key,
                 start,
             )
+            return reader.log_end_offset
         return max(reader.bound(self.options.isolation), start)
 
     def _limited(
@@ -224,13 +225,18 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 continue
             reader = readers[key]
             extent = Extent(reader.log_start_offset, reader.log_end_offset)
-            if key in begun:
-                _check_epoch(reader, begun[key])
+            if key in begun and (problem := _rewritten(reader, begun[key])):
+                data_loss(self.options, problem, key, begun[key][0])
             # A partition that was not there before is read from its first offset on.
             first = clamp(begun[key][0] if key in begun else 0, "start", key, extent, self.options)
             last = clamp(end, "end", key, extent, self.options)
-            if last == end:
-                _check_epoch(reader, (end, epoch))
+            if last == end and (problem := _rewritten(reader, (end, epoch))):
+                raise LogTruncatedError(
+                    f"{problem}; start the query with a new checkpoint",
+                    path=reader.path,
+                    offset=end,
+                    topic_partition=str(key),
+                )
             if first < last:
                 ranges.append(OffsetRange(reader, first, last))
         return ranges
@@ -255,22 +261,19 @@ def _moved(reader: PartitionReader, offset: int, begun: Position | None) -> Posi
     return begun if begun is not None and begun[0] == offset else _position(reader, offset)
 
 
-def _check_epoch(reader: PartitionReader, position: Position) -> None:
-    """Raises LogTruncatedError if what stands before the position is not what stood there.
+def _rewritten(reader: PartitionReader, position: Position) -> str | None:
+    """A sentence if what stands before the position is not what stood there; None if it is.
 
     Where compaction removed that batch, an older one stands before the position.
     """
     offset, epoch = position
     if not reader.log_start_offset < offset <= reader.log_end_offset or epoch == NO_LEADER_EPOCH:
-        return
+        return None
     _, found = _position(reader, offset)
-    if found > epoch or (found < epoch and reader.cleaned_offset is None):
-        raise LogTruncatedError(
-            f"expected leader epoch {epoch} below offset {offset} of {reader.topic_partition}, as "
-            f"the stream's checkpoint says, found {found} in {reader.path}: the log was truncated "
-            f"and written anew; start the query with a new checkpoint",
-            path=reader.path,
-            offset=offset,
-            leader_epoch=found,
-            topic_partition=str(reader.topic_partition),
-        )
+    if found == epoch or (found < epoch and reader.cleaned_offset is not None):
+        return None
+    return (
+        f"expected leader epoch {epoch} below offset {offset} of {reader.topic_partition}, as the "
+        f"stream's checkpoint says, found {found} in {reader.path}: the log was truncated and "
+        f"written anew"
+    )

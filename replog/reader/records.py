@@ -12,6 +12,7 @@ from replog.errors import (
     CorruptBatchError,
     DecompressionError,
     LogTruncatedError,
+    StorageError,
     UnknownCodecError,
 )
 from replog.reader.names import SegmentName
@@ -142,14 +143,13 @@ def decode_chunks(
         left: Chunk | None = chunk
         while left is not None:
             portion, left = _split(left, step if compressed else len(left.content))
-            _first, _last = portion.headers["base_offset"][0], portion.headers["last_offset"][-1]
             try:
                 records = decode(portion)
-            except CorruptBatchError as error:
+            except DAMAGE as error:
                 good = _before(portion, error.position)
                 if good is not None:
                     yield from _rows(decode(good), batch_rows)
-                raise
+                raise _with_offset(error, portion) from error
             yield from _rows(records, batch_rows)
             if compressed:
                 small = records.nbytes < PORTION_OUTPUT_BYTES // 2
@@ -179,6 +179,13 @@ def _halved(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return
     yield from _halved(records.slice(0, rows // 2))
     yield from _halved(records.slice(rows // 2))
+
+
+def _with_offset(error: StorageError, chunk: Chunk) -> StorageError:
+    """The error with the offset of the batch that it is about, by the chunk's headers."""
+    row = int(np.searchsorted(chunk.headers["position"], error.position or 0, side="right")) - 1
+    offset = int(chunk.headers["base_offset"][max(row, 0)])
+    return type(error)(f"{error} (offset {offset} or later)", **{**error.facts, "offset": offset})
 
 
 def _before(chunk: Chunk, position: int | None) -> Chunk | None:
