@@ -9,10 +9,7 @@ crash in between leaves an epoch without records or a torn batch at the tail; re
 """
 
 from cpython.buffer cimport PyBuffer_Release
-from cpython.pythread cimport (
-    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-    PyThread_release_lock,
-)
+from libc.limits cimport INT_MAX
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.append_result cimport AppendResult
@@ -24,6 +21,7 @@ from replog._native.batch_set cimport BatchSet
 from replog._native.file_system cimport fork_count
 from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
+from replog._native.mutex cimport Mutex
 from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport BatchHeader
 
@@ -35,7 +33,6 @@ from replog.errors import (
 )
 
 from replog._native import mapped_file, snapshot_files
-from replog._native.transaction_index import AbortedTransaction
 
 # A truncation replays at most this much of the log, however long its segments are.
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
@@ -49,16 +46,8 @@ cdef class AppendableLog(ReadableLog):
     """See the module. Segments and offsets are filled in by `log_recovery.load`."""
 
     def __cinit__(self):
-        self.write_lock = PyThread_allocate_lock()
-        self.sync_lock = PyThread_allocate_lock()
-        if self.write_lock == NULL or self.sync_lock == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        if self.write_lock != NULL:
-            PyThread_free_lock(self.write_lock)
-        if self.sync_lock != NULL:
-            PyThread_free_lock(self.sync_lock)
+        self.write_lock = Mutex()
+        self.sync_lock = Mutex()
 
     def __init__(self, str path, object config, *, clock, jitter=None):
         self.path = path
@@ -72,6 +61,7 @@ cdef class AppendableLog(ReadableLog):
         self.epochs = LeaderEpochCache()
         self.producers = ProducerState(config.producer_id_expiration_ms)
         self.batches = BatchSet()
+        self.filler = BatchSet()
         self.checked_aborts = set()
         self.retired = []
         self.fork_generation = fork_count[0]
@@ -124,16 +114,14 @@ cdef class AppendableLog(ReadableLog):
         # First of all: another thread may have held the lock when this process was forked.
         if self.fork_generation != fork_count[0]:
             self.refuse()
-        if not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
+        self.write_lock.acquire()
         if self.closed or self.failed:
             self.unlock()
             self.refuse()
         return 0
 
     cdef void unlock(self) noexcept:
-        PyThread_release_lock(self.write_lock)
+        self.write_lock.release()
 
     def refuse(self):
         """Raise for a log that takes no more work."""
@@ -236,10 +224,37 @@ cdef class AppendableLog(ReadableLog):
         """Roll if need be, note epochs, then write the loaded set and publish it."""
         cdef BatchHeader* first = &self.batches.batches[0].header
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
+        if self.dense_end != self.log_end_offset:
+            self.fill_hole()
         self.maybe_roll(first.base_offset, last.last_offset, now)
         if last.leader_epoch != self.epochs.latest():
             self.note_epochs()
         self.write_set(now)
+        return 0
+
+    cdef int fill_hole(self) except -1:
+        """Put an empty batch where a cut inside a batch left none: offsets then have no hole.
+
+        Compaction leaves such batches, so every reader knows them. It is synced if all before it
+        is, for then the recovery point is reported to stand behind it.
+        """
+        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef int32_t epoch = max(
+            self.epochs.epoch_for_offset(self.log_end_offset - 1), self.written_epoch
+        )
+        # Only in a compacted log, where holes are legal, can one be wider than a segment.
+        if self.log_end_offset - 1 - active.base_offset <= INT_MAX:
+            self.filler.load_empty(self.dense_end, self.log_end_offset - 1, epoch)
+            try:
+                active.append(self.filler)
+                if self.recovered_to >= self.dense_end:
+                    active.flush_records()
+                    self.recovered_to = self.log_end_offset
+            except LogFailedError:
+                self.failed = True
+                raise
+            self.written_epoch = epoch
+        self.dense_end = self.log_end_offset
         return 0
 
     cdef int note_epochs(self) except -1:
@@ -307,12 +322,7 @@ cdef class AppendableLog(ReadableLog):
                 continue
             completed = self.producers.update(header)
             if completed is not None and completed.aborted:
-                self.active_segment.transaction_index.append(
-                    AbortedTransaction(
-                        completed.producer_id, completed.first_offset, completed.last_offset,
-                        completed.last_stable_offset,
-                    )
-                )
+                self.active_segment.transaction_index.append(completed)
         self.producers.end_offset = self.log_end_offset
         if self.watermark < 0:
             self.producers.release_below(self.log_end_offset)
@@ -389,16 +399,11 @@ cdef class AppendableLog(ReadableLog):
     def check_continues(self):
         """Refuse a leader's batches that do not continue this log."""
         cdef BatchHeader* first = &self.batches.batches[0].header
-        if (
-            self.log_end_offset == self.log_start_offset
-            and first.base_offset < self.log_end_offset <= first.last_offset
-        ):
-            # The leader's start lies inside this batch (facts 4.1): an empty log begins there.
-            self.restart_locked(first.base_offset, first.base_offset)
-        elif self.log_end_offset == self.log_start_offset and not self.compacted and (
-            first.base_offset > self.log_end_offset
-        ):
-            # An empty log may begin anywhere, but a segment begins with its first batch.
+        cdef bint inside = first.base_offset < self.log_end_offset <= first.last_offset
+        cdef bint behind = first.base_offset > self.log_end_offset and not self.compacted
+        if self.log_end_offset == self.log_start_offset and (inside or behind):
+            # The leader's start lies inside this batch (facts 4.1), or behind what this log was
+            # told: an empty log may begin anywhere, but a segment begins with its first batch.
             self.restart_locked(first.base_offset, first.base_offset)
         if first.base_offset < self.log_end_offset or (
             first.base_offset > self.log_end_offset and not self.compacted
@@ -413,9 +418,6 @@ cdef class AppendableLog(ReadableLog):
     cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         cdef int64_t base_offset = max(first_offset, self.log_end_offset)
-        if active.base_offset != base_offset and self.dense_end != self.log_end_offset:
-            self.roll_locked(base_offset, now)
-            return 0
         if now < 0 and (self.batches.max_timestamp < 0 or active.first_timestamp < 0):
             now = self.clock()
         if active.base_offset != base_offset and active.must_roll(
@@ -438,17 +440,13 @@ cdef class AppendableLog(ReadableLog):
 
     cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]
+        if self.dense_end != self.log_end_offset:
+            self.fill_hole()
         active.seal()
         if now < 0:
             now = self.clock()
         self.install(list(self.segments) + [self.new_segment(base_offset, now)])
         self.take_snapshot()
-        if self.dense_end != self.log_end_offset:
-            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above
-            # the recovery point for damage, so this one is made durable before anything follows it.
-            self.dense_end = self.log_end_offset
-            self.flush()
-            self.write_recovery_point(self.recovered_to)
         return 0
 
     cdef LogSegment new_segment(self, int64_t base_offset, int64_t now):

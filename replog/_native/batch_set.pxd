@@ -45,6 +45,10 @@ cdef class BatchSet:
     cdef int load_from_leader(
         self, const uint8_t* bytes, int64_t length, int64_t limit, str path, bint dense
     ) except -1
+    # One batch without records over [base_offset, last_offset], as compaction leaves them.
+    cdef int load_empty(
+        self, int64_t base_offset, int64_t last_offset, int32_t leader_epoch
+    ) except -1
     cdef void release(self) noexcept
     cdef int check_size(self, int64_t segment_bytes, str path) except -1
     cdef int refuse_cut(self, int64_t length, str path) except -1

@@ -10,7 +10,7 @@ The arrays are kept from append to append, so that a steady stream allocates not
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
@@ -403,4 +403,31 @@ cdef class BatchSet:
         self.parts[0].iov_base = <void*> bytes
         self.parts[0].iov_len = at
         self.part_count = 1
+        return 0
+
+    cdef int load_empty(
+        self, int64_t base_offset, int64_t last_offset, int32_t leader_epoch
+    ) except -1:
+        cdef PendingBatch* pending = self.batches
+        cdef uint8_t* bytes = pending.stamp
+        self.release()
+        # All ones is -1: no epoch, producer, sequence or timestamp.
+        memset(bytes, 0xFF, HEADER_BYTES)
+        store_int64(bytes + BASE_OFFSET_AT, base_offset)
+        store_int32(bytes + BATCH_LENGTH_AT, HEADER_BYTES - LOG_OVERHEAD)
+        store_int32(bytes + LEADER_EPOCH_AT, leader_epoch)
+        bytes[MAGIC_AT] = CURRENT_MAGIC
+        store_int16(bytes + ATTRIBUTES_AT, 0)
+        store_int32(bytes + LAST_OFFSET_DELTA_AT, <int32_t> (last_offset - base_offset))
+        store_int32(bytes + RECORD_COUNT_AT, 0)
+        store_int32(bytes + CRC_AT, <int32_t> crc32c(
+            0, bytes + ATTRIBUTES_AT, HEADER_BYTES - ATTRIBUTES_AT
+        ))
+        parse_header(bytes, HEADER_BYTES, 0, &pending.header)
+        self.parts[0].iov_base = bytes
+        self.parts[0].iov_len = HEADER_BYTES
+        self.part_count = 1
+        self.count = 1
+        self.length_bytes = HEADER_BYTES
+        self.max_timestamp = -1
         return 0

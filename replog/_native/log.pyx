@@ -14,7 +14,6 @@ close: flush with closing time entries and a producer snapshot. A crash in betwe
 
 import os
 
-from cpython.pythread cimport NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_release_lock
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
@@ -30,7 +29,6 @@ from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SEGMENT_SUFFIXES
 from replog._native.producer_state import ProducerState
 from replog._native.record_batch import scan
-from replog._native.transaction_index import AbortedTransaction
 
 cdef enum:
     REPLAY_CHUNK = 1024
@@ -69,9 +67,7 @@ cdef class Log(AppendableLog):
             return
         if self.fork_generation != fork_count[0]:
             self.refuse()
-        if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
+        self.sync_lock.acquire()
         try:
             if self.durable_end >= wanted:
                 return
@@ -83,7 +79,7 @@ cdef class Log(AppendableLog):
             if truncations == self.truncations:
                 self.durable_end = target
         finally:
-            PyThread_release_lock(self.sync_lock)
+            self.sync_lock.release()
 
     def flush(self):
         """Sync everything written so far, then move the recovery point to it. Returns it.
@@ -93,9 +89,7 @@ cdef class Log(AppendableLog):
         cdef int64_t target
         if self.fork_generation != fork_count[0]:
             self.refuse()
-        if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
+        self.sync_lock.acquire()
         try:
             if self.failed or self.closed:
                 self.refuse()
@@ -111,7 +105,7 @@ cdef class Log(AppendableLog):
                     self.note_recovery_point(target)
             return self.recovery_point
         finally:
-            PyThread_release_lock(self.sync_lock)
+            self.sync_lock.release()
 
     def truncate_to(self, offset):
         """Keep offsets below `offset`; the whole batch that holds it goes. True if records went.
@@ -362,6 +356,7 @@ cdef class Log(AppendableLog):
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1:
         cdef int64_t offset
         cdef LogSegment segment
+        cdef Py_ssize_t place
         self.producers.clear()
         # One at the log start speaks of producers whose records are all gone: Kafka forgets them.
         snapshot_files.remove_snapshots(
@@ -375,10 +370,13 @@ cdef class Log(AppendableLog):
             offset = self.log_start_offset
         self.producers.end_offset = offset
         if offset < end_offset:
-            for segment in self.segments[self.floor_place(offset):]:
+            for place in range(self.floor_place(offset), len(self.segments)):
+                segment = self.segments[place]
                 if segment.base_offset >= end_offset:
                     break  # recovery has not checked these yet
                 self.replay_segment(segment, offset, end_offset)
+                if place + 1 < len(self.bases) and self.bases[place + 1] <= end_offset:
+                    self.check_joined(self.segments, place)
         self.producers.end_offset = end_offset
         self.producers.remove_expired(now)
         self.producers.release_below(self.high_watermark)
@@ -419,6 +417,7 @@ cdef class Log(AppendableLog):
     def rebuild_aborts(self, LogSegment segment):
         """Make the segment's transaction index anew from the batches."""
         cdef LogSegment other
+        cdef Py_ssize_t place
         producers = ProducerState(self.config.producer_id_expiration_ms)
         # At time 0 no producer of the snapshot has expired.
         offset = snapshot_files.load_latest(
@@ -428,7 +427,8 @@ cdef class Log(AppendableLog):
         completed = []
         self.lock()
         try:
-            for other in self.segments[self.floor_place(start):]:
+            for place in range(self.floor_place(start), len(self.segments)):
+                other = self.segments[place]
                 if other.base_offset > segment.base_offset or not other.size_bytes:
                     break
                 headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
@@ -436,12 +436,7 @@ cdef class Log(AppendableLog):
             segment.transaction_index.reset()
             for transaction in completed:
                 if transaction.aborted:
-                    segment.transaction_index.append(
-                        AbortedTransaction(
-                            transaction.producer_id, transaction.first_offset,
-                            transaction.last_offset, transaction.last_stable_offset,
-                        )
-                    )
+                    segment.transaction_index.append(transaction)
         finally:
             self.unlock()
 
@@ -457,9 +452,8 @@ cdef class Log(AppendableLog):
             return
         if flushing:
             self.lock()
-        elif not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
+        else:
+            self.write_lock.acquire()
         try:
             if flushing:
                 self.take_snapshot()

@@ -20,7 +20,7 @@ from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
 
-from replog.errors import LogClosedError, OffsetOutOfRangeError
+from replog.errors import CorruptBatchError, LogClosedError, OffsetOutOfRangeError
 
 from replog._native import record_decoder
 
@@ -174,6 +174,36 @@ cdef class ReadableLog:
         cdef int64_t place = bisect_right(self.bases, offset) - 1
         return place if place > 0 else 0
 
+    cdef int check_joined(self, tuple segments, Py_ssize_t place) except -1:
+        """Refuse to go from segments[place] to the next over offsets that neither has.
+
+        Only a compacted log has such holes; in any other a file was emptied, cut or taken away.
+        """
+        cdef LogSegment segment = segments[place]
+        cdef LogSegment following
+        cdef BatchHeader header
+        cdef Py_ssize_t now_at
+        if self.compacted or place + 1 >= len(segments):
+            return 0
+        following = segments[place + 1]
+        if following.base_offset <= max(segment.joined_end, self.log_start_offset):
+            return 0
+        if segment.find(following.base_offset - 1, &header):
+            segment.joined_end = following.base_offset
+            return 0
+        # Unless a truncation or retention has taken the two apart meanwhile.
+        now_at = self.floor_place(segment.base_offset)
+        if segments[place:place + 2] == self.segments[now_at:now_at + 2]:
+            end_offset = segment.next_offset()
+            raise CorruptBatchError(
+                f"expected the records of {segment.path} to go on up to offset "
+                f"{following.base_offset}, where the next segment begins, found them to end at "
+                f"offset {end_offset}; the file was emptied or cut, or those behind it are gone: "
+                f"bring them back, or copy the directory from a replica",
+                path=segment.path, position=segment.file.size_bytes, offset=end_offset,
+            )
+        return 0
+
     cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1:
         """Byte place in segment `place` that a read below `bound` may go up to."""
         cdef LogSegment segment = self.segments[place]
@@ -197,8 +227,9 @@ cdef class ReadableLog:
         may be cut there, but with min_one_message the first is whole however large. A batch that
         ends above end_offset is left out, as Kafka does at a high watermark, or with whole_batches
         taken whole. Empty where nothing is below the bound. Raises OffsetOutOfRangeError outside
-        [log_start_offset, log_end_offset], UsageError for what is no integer (bytes and end from 0
-        on) or no bool, LogClosedError. Source: Kafka's UnifiedLog.read (facts 4.2).
+        [log_start_offset, log_end_offset], CorruptBatchError where bytes or files below the log end
+        are damaged or missing, UsageError for what is no integer (bytes and end from 0 on) or no
+        bool, LogClosedError. Source: Kafka's UnifiedLog.read (facts 4.2).
         """
         self.check_open()
         return self.read_range(
@@ -218,6 +249,7 @@ cdef class ReadableLog:
         cdef LogSegment segment
         cdef BatchHeader header
         cdef Py_ssize_t place
+        cdef tuple segments
         cdef int64_t limit, length
         cdef bint incomplete
         if start_offset < self.log_start_offset or start_offset > log_end:
@@ -227,10 +259,11 @@ cdef class ReadableLog:
                 path=self.path, offset=start_offset,
             )
         place = self.floor_place(start_offset)
+        segments = self.segments
         if start_offset >= bound:
             return self.empty_slice(start_offset)
-        while place < len(self.segments):
-            segment = self.segments[place]
+        while place < len(segments):
+            segment = segments[place]
             if segment.find(start_offset, &header):
                 if header.base_offset >= bound:
                     return self.empty_slice(start_offset)
@@ -242,6 +275,7 @@ cdef class ReadableLog:
                     start_offset, segment.base_offset, header.position, length, incomplete,
                     segment.view(header.position, length) if length else None, segment.path,
                 )
+            self.check_joined(segments, place)
             place += 1
         return self.empty_slice(start_offset)
 
@@ -270,7 +304,12 @@ cdef class ReadableLog:
         cdef LogSegment segment
         cdef int64_t floor = self.log_start_offset
         cdef BatchHeader header
-        for segment in self.segments:
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t place
+        for place in range(len(segments)):
+            if place:
+                self.check_joined(segments, place - 1)
+            segment = segments[place]
             segment.open_timestamp()
             largest = segment.largest_timestamp
             if largest < 0:
@@ -305,9 +344,13 @@ cdef class ReadableLog:
         """(timestamp, offset, leader_epoch) of the first record with the largest one, or None."""
         cdef LogSegment segment
         cdef int64_t largest = -1
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t place
         self.check_open()
-        for segment in self.segments:
+        for place in range(len(segments)):
+            segment = segments[place]
             segment.open_timestamp()
+            self.check_joined(segments, place)
             largest = max(largest, segment.largest_timestamp)
         return self.first_from(largest) if largest >= 0 else None
 
@@ -319,9 +362,12 @@ cdef class ReadableLog:
         cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
         cdef int64_t end = offset_of(end_offset, "end_offset", self.path)
         cdef LogSegment segment
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t place
         self.check_open()
         found = []
-        for segment in self.segments[self.floor_place(start):]:
+        for place in range(self.floor_place(start), len(segments)):
+            segment = segments[place]
             if segment.base_offset not in self.checked_aborts:
                 if not self.aborts_hold(segment):
                     self.rebuild_aborts(segment)
@@ -330,6 +376,7 @@ cdef class ReadableLog:
             found.extend(collected)
             if complete:
                 break
+            self.check_joined(segments, place)
         return found
 
     def aborts_hold(self, LogSegment segment):

@@ -12,11 +12,12 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 
 from replog._native.record_decoder import decode_arrow
-from replog.errors import LogTruncatedError, OffsetOutOfRangeError, UsageError
+from replog.errors import CorruptBatchError, LogTruncatedError, OffsetOutOfRangeError, UsageError
 from replog.reader import names, times
 from replog.reader.checkpoints import Checkpoints
 from replog.reader.names import SegmentName
@@ -25,6 +26,7 @@ from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, Headers, Segme
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, split_segment
 from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
+from replog.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.types import Isolation, TimestampedOffset, TopicPartition
 
 
@@ -82,6 +84,9 @@ class PartitionReader:
         if self._given_high_watermark is not None:
             self.high_watermark = self._given_high_watermark
         self.cleaned_offset = known.cleaned_offset
+        home = names.checkpoint_home(self.path)
+        clean = os.path.exists(os.path.join(home, CLEAN_SHUTDOWN_FILE))
+        self._dense = known.recovery_point is not None and known.cleaned_offset is None
         checkpointed_start = known.log_start_offset or 0
         self.segments = tuple(names.segment_names(self.path))
         self._walked = None
@@ -90,6 +95,10 @@ class PartitionReader:
             return
         self.log_end_offset = self._find_end(known.recovery_point or 0)
         first = max(checkpointed_start, self.segments[0].base_offset)
+        told = known.log_start_offset is not None or home == self.path
+        if clean and self._dense and told:
+            # Retention moves the checkpoint before it takes a segment: what is missing was lost.
+            first = checkpointed_start
         self.log_start_offset = min(first, self.log_end_offset)
         bound = self.log_end_offset
         if self.high_watermark is not None:
@@ -199,6 +208,8 @@ class PartitionReader:
             segment = self.segments[at]
             active = at + 1 == len(self.segments)
             stop = end if active else min(end, self.segments[at + 1].base_offset)
+            if offset < segment.base_offset and self._dense:
+                self._refuse_lost(offset, segment)
             if offset >= stop:
                 continue
             reached = yield from segment_chunks(
@@ -206,6 +217,7 @@ class PartitionReader:
                 max(offset, segment.base_offset),
                 stop,
                 size_seen=self._active_size_seen if active else 0,
+                joined=self._dense and not active,
                 check_crc=check_crc,
                 chunk_bytes=chunk_bytes,
             )
@@ -217,6 +229,16 @@ class PartitionReader:
                 path=self.path,
                 offset=offset,
             )
+
+    def _refuse_lost(self, offset: int, segment: SegmentName) -> NoReturn:
+        raise CorruptBatchError(
+            f"expected a segment with offset {offset} in {self.path}, found the first one to be "
+            f"{segment.path}; those before it are gone: bring them back, or copy them from a "
+            f"replica",
+            path=segment.path,
+            position=0,
+            offset=offset,
+        )
 
     def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
         start = self.log_start_offset if start_offset is None else start_offset
@@ -296,7 +318,11 @@ class PartitionReader:
         record may be older. None if there is no such record.
         """
         end = self.bound(isolation)
-        return times.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
+        if self.segments and self._dense and self.log_start_offset < self.segments[0].base_offset:
+            self._refuse_lost(self.log_start_offset, self.segments[0])
+        return times.first_at_or_after(
+            self.segments, timestamp, self.log_start_offset, end, dense=self._dense
+        )
 
     def split_points(
         self, target_bytes: int, start_offset: int | None = None, end_offset: int | None = None
@@ -312,7 +338,10 @@ class PartitionReader:
             segment = self.segments[at]
             active = at + 1 == len(self.segments)
             stop = end if active else min(end, self.segments[at + 1].base_offset)
+            if start < segment.base_offset and not ranges and self._dense:
+                self._refuse_lost(start, segment)
             low = max(start, segment.base_offset)
             if low < stop:
-                ranges += split_segment(self.path, segment, low, stop, target_bytes)
+                joined = self._dense and not active
+                ranges += split_segment(self.path, segment, low, stop, target_bytes, joined=joined)
         return ranges

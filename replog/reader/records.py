@@ -50,6 +50,7 @@ def segment_chunks(
     end_offset: int,
     *,
     size_seen: int = 0,
+    joined: bool = False,
     check_crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
     stamps: Sequence[BatchStamp] = (),
@@ -57,10 +58,11 @@ def segment_chunks(
 ) -> Generator[Chunk, None, int]:
     """Batches of one segment that overlap [start_offset, end_offset); returns the offset reached.
 
-    `size_seen`: the file's size when the range was known to be whole. `stamps`: batches that show
-    whether it still is, looked at before the first batch is given and after the last. `position`:
-    where to begin, by default where the index says. Raises LogTruncatedError if the range is not
-    what it was, CorruptBatchError where bytes below the end are no batch.
+    `size_seen`: the file's size when the range was known to be whole. `joined`: the batches are
+    known to go on to end_offset. `stamps`: batches that show whether the range still is what it
+    was, looked at before the first batch is given and after the last. `position`: where to begin,
+    by default where the index says. Raises LogTruncatedError if the range is not what it was,
+    CorruptBatchError where bytes below the end are no batch, or none are there.
     """
     with SegmentReader(name) as segment:
         for stamp in stamps:
@@ -69,6 +71,8 @@ def segment_chunks(
         reached = yield from _walk_range(
             segment, place, start_offset, end_offset, size_seen, check_crc, chunk_bytes
         )
+        if joined and reached < end_offset:
+            segment.refuse_hole(reached, end_offset)
         for stamp in stamps:
             segment.check_stamp(stamp)
     return reached
@@ -231,6 +235,7 @@ def read_split(
         split.start_offset,
         split.end_offset,
         size_seen=split.size_seen,
+        joined=split.joined,
         stamps=split.stamps,
         position=position,
     )

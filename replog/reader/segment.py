@@ -220,6 +220,25 @@ class SegmentReader:
             offset=offset,
         )
 
+    def refuse_hole(self, offset: int, end_offset: int) -> NoReturn:
+        """Raise for a file that ends at `offset` though no other has what is below end_offset."""
+        self._raise_if_replaced()
+        if self.tail().end_offset >= end_offset:
+            raise LogTruncatedError(
+                f"expected the end of {self.path} to stay, found it cut and written on while it "
+                f"was read; read the partition again",
+                path=self.path,
+                offset=offset,
+            )
+        raise CorruptBatchError(
+            f"expected the records of {self.path} to go on up to offset {end_offset}, where the "
+            f"next segment begins, found them to end at offset {offset}; the file was emptied or "
+            f"cut, or those behind it are gone: bring them back, or copy them from a replica",
+            path=self.path,
+            position=self.size(),
+            offset=offset,
+        )
+
     def seek(self, offset: int) -> int:
         """Position of a batch at or before the one of `offset`, by the index where it is right.
 

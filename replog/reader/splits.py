@@ -21,6 +21,7 @@ class SplitRange(NamedTuple):
     size_bytes: about how much of the file they fill. size_seen: the file's size at planning.
     stamps: the batches at or around its ends; while they stand where they stood, so does what is
     between them. One that could not be read is not among them.
+    joined: all of them are known to be there; otherwise compaction may have taken some.
     """
 
     partition_path: str
@@ -30,6 +31,7 @@ class SplitRange(NamedTuple):
     size_bytes: int
     size_seen: int
     stamps: tuple[BatchStamp, ...] = ()
+    joined: bool = False
 
     def divided(self, records_max: int) -> Iterator[SplitRange]:
         """The range in parts of at most records_max offsets each."""
@@ -41,7 +43,13 @@ class SplitRange(NamedTuple):
 
 
 def split_segment(
-    partition_path: str, segment: SegmentName, start_offset: int, end_offset: int, target_bytes: int
+    partition_path: str,
+    segment: SegmentName,
+    start_offset: int,
+    end_offset: int,
+    target_bytes: int,
+    *,
+    joined: bool = False,
 ) -> list[SplitRange]:
     """Ranges of about target_bytes that together are [start_offset, end_offset) of the segment.
 
@@ -71,6 +79,7 @@ def split_segment(
             max(until - begin, 0),
             size,
             tuple(BatchStamp.of(header) for header in (before, after) if header is not None),
+            joined,
         )
         for (low, begin, before), (high, until, after) in itertools.pairwise(marks)
     ]

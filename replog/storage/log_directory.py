@@ -244,7 +244,7 @@ class LogDirectory:
         offsets = CheckpointedOffsets(
             clean=self.last_shutdown is not None,
             recovery_point=self._checkpoints.recovery_points.offsets.get(topic_partition, 0),
-            log_start_offset=self._checkpoints.log_start_offsets.offsets.get(topic_partition, 0),
+            log_start_offset=self._checkpoints.log_start_offsets.offsets.get(topic_partition),
             high_watermark=self._checkpoints.high_watermarks.offsets.get(
                 topic_partition, 0 if self._replicated else None
             ),

@@ -105,6 +105,8 @@ class PartitionLog(Log):
         self._persisted_at_ms = now_ms()
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self.topic_id = self._settle_topic_id()
+        if config.compacted:
+            checkpoints.note_compacted()
         self.recovery_report = load(
             self,
             clean=offsets.clean,
