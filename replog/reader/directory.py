@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Iterable, Iterator
 
+from replog._native.arguments import path_of
 from replog.errors import UsageError
 from replog.reader.checkpoints import Checkpoints
 from replog.reader.names import kind_of, partition_directories
@@ -14,7 +15,7 @@ from replog.reader.partition import PartitionReader
 
 def partition_paths(path: str | os.PathLike[str]) -> list[str]:
     """Directories of the partitions that `path` stands for: itself, or all inside, by name."""
-    where = os.fspath(path)
+    where = path_of(path)
     kind = kind_of(where)
     if kind == "partition":
         return [where]

@@ -16,7 +16,9 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from replog._native.arguments import integer, path_of
 from replog._native.record_decoder import decode_arrow
+from replog.config import LONG_MAX
 from replog.errors import CorruptBatchError, LogTruncatedError, OffsetOutOfRangeError, UsageError
 from replog.reader import names, times
 from replog.reader.checkpoints import Checkpoints
@@ -61,7 +63,7 @@ class PartitionReader:
         high_watermark: instead of the one that a checkpoint tells. checkpoints: read already, for
         many partitions of one directory.
         """
-        self.path = os.fspath(path)
+        self.path = path_of(path)
         self._given_high_watermark = high_watermark
         if not os.path.isdir(self.path):
             raise UsageError(
@@ -118,8 +120,8 @@ class PartitionReader:
     # -- extents
 
     def bound(self, isolation: Isolation | str) -> int:
-        """Exclusive end of a read at this isolation."""
-        level = Isolation(isolation)
+        """Exclusive end of a read at this isolation. Raises UsageError for another level."""
+        level = Isolation.of(isolation)
         if level is Isolation.LOG_END:
             return self.log_end_offset
         if level is Isolation.HIGH_WATERMARK:
@@ -241,8 +243,11 @@ class PartitionReader:
         )
 
     def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-        start = self.log_start_offset if start_offset is None else start_offset
-        end = self.end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        start, end = self.log_start_offset, self.end_offset
+        if start_offset is not None:
+            start = integer(start_offset, "start_offset", self.path, low=-LONG_MAX)
+        if end_offset is not None:
+            end = min(integer(end_offset, "end_offset", self.path), self.log_end_offset)
         if not self.log_start_offset <= start <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"expected a start offset in [{self.log_start_offset}, {self.log_end_offset}] of "
@@ -274,13 +279,18 @@ class PartitionReader:
 
         Columns: `key, value, offset, timestamp, timestamp_type, leader_epoch, headers`, or those
         named. The end is clamped to the bound of `isolation`; read_committed leaves out what was
-        aborted. Raises as `chunks` does, and DecompressionError.
+        aborted. Raises as `chunks` does, DecompressionError, and UsageError for offsets that are no
+        integers, unknown columns or isolation.
         """
         bound = self.bound(isolation)
         start, end = self._range(
-            start_offset, bound if end_offset is None else min(end_offset, bound)
+            start_offset,
+            bound
+            if end_offset is None
+            else min(integer(end_offset, "end_offset", self.path), bound),
         )
-        committed = Isolation(isolation) is Isolation.TXN_COMMITTED
+        integer(batch_rows, "batch_rows", self.path, low=1)
+        committed = Isolation.of(isolation) is Isolation.TXN_COMMITTED
         aborted = self.aborted_transactions(start, end) if committed and start < end else []
         yield from decode_chunks(
             self.chunks(start, end),
@@ -301,7 +311,10 @@ class PartitionReader:
         columns: Sequence[str] | None = None,
         isolation: Isolation | str = Isolation.HIGH_WATERMARK,
     ) -> pa.Table:
-        """Records of [start_offset, end_offset) in one table; memory grows with the range."""
+        """Records of [start_offset, end_offset) in one table; memory grows with the range.
+
+        Raises as `record_batches` does.
+        """
         batches = list(
             self.record_batches(start_offset, end_offset, columns=columns, isolation=isolation)
         )
@@ -315,8 +328,9 @@ class PartitionReader:
         """First record at or after `timestamp` ms below the bound of `isolation`, by Kafka's walk.
 
         Timestamps may fall along the log: the answer is where reading should start, and a later
-        record may be older. None if there is no such record.
+        record may be older. None if there is no such record. Raises UsageError for no integer.
         """
+        timestamp = integer(timestamp, "timestamp", self.path, low=-LONG_MAX)
         end = self.bound(isolation)
         if self.segments and self._dense and self.log_start_offset < self.segments[0].base_offset:
             self._refuse_lost(self.log_start_offset, self.segments[0])
@@ -331,7 +345,9 @@ class PartitionReader:
 
         The cuts come from the offset indexes and are checked against the log; a segment whose index
         cannot be used is one range. Ranges are contiguous, in order, and hold no native objects.
+        Raises UsageError for no integers, or a target below 1.
         """
+        integer(target_bytes, "target_bytes", self.path, low=1)
         start, end = self._range(start_offset, end_offset)
         ranges: list[SplitRange] = []
         for at in range(self._floor(start), len(self.segments)):
