@@ -208,7 +208,7 @@ def shown(found: object) -> str:
     kind = type(found).__name__
     if isinstance(found, int) and found.bit_length() > LONG_INTEGER_BITS:
         return f"one of {found.bit_length()} bits ({kind})"
-    text = _SHORT.repr(found)
+    text = _SHORT.repr(found).replace("\n", " ")
     return f"{text.encode('utf-8', 'backslashreplace').decode()} ({kind})"
 
 
