@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from replog.cli.spark_export import export_command
+from replog.cli.spark_restore import restore_command
 from replog.cli.spark_run import ISOLATION, JSON, spark_session, write_row
+from replog.cli.spark_verify import verify_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,6 +26,8 @@ def spark() -> None:
 
 
 spark.add_command(export_command)
+spark.add_command(restore_command)
+spark.add_command(verify_command)
 
 
 @contextmanager

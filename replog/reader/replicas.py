@@ -47,13 +47,21 @@ def choose_replica(replicas: Sequence[PartitionReader]) -> PartitionReader:
     return max(replicas, key=lambda one: (one.end_offset, one.log_end_offset))
 
 
-def first_difference(one: PartitionReader, other: PartitionReader) -> ReplicaDifference | None:
+def first_difference(
+    one: PartitionReader,
+    other: PartitionReader,
+    start_offset: int | None = None,
+    end_offset: int | None = None,
+) -> ReplicaDifference | None:
     """Where the committed prefixes that both have part; None if they do not.
 
-    Raises CorruptBatchError where a batch contradicts its checksum, LogTruncatedError.
+    start_offset, end_offset: look at [start_offset, end_offset) of them only; batches that reach
+    past the end are not looked at. Raises CorruptBatchError where a batch contradicts its checksum,
+    LogTruncatedError.
     """
-    start = max(one.log_start_offset, other.log_start_offset)
+    start = max(one.log_start_offset, other.log_start_offset, start_offset or 0)
     end = min(one.end_offset, other.end_offset)
+    end = end if end_offset is None else min(end, end_offset)
     if start >= end:
         return None
     sides = _Batches(one, start, end), _Batches(other, start, end)

@@ -70,6 +70,23 @@ class ExportState:
         self._plan = os.path.join(self.home, "plan.json")
         self._committed = os.path.join(self.home, "committed")
 
+    def is_there(self) -> bool:
+        """Whether the directory is an export."""
+        return os.path.isdir(self.home)
+
+    def place_of(self, path: str) -> str:
+        """Where the file of a committed run is now: at its place, or staged if its run was killed.
+
+        Raises CorruptFileError if it is at neither.
+        """
+        for place in (os.path.join(self.directory, path), os.path.join(self.staging, path)):
+            if os.path.exists(place):
+                return place
+        raise CorruptFileError(
+            f"expected the exported file {path} in {self.directory}, found none; restore it",
+            path=os.path.join(self.directory, path),
+        )
+
     def runs(self) -> list[Any]:
         """Every committed run, oldest first. Raises CorruptFileError."""
         if not os.path.isdir(self._committed):

@@ -21,20 +21,30 @@ def replicas(
     topics: names or shell patterns; none means all but the controller's log. Raises UsageError for
     a path that is none and for a topic that is nowhere.
     """
-    found: dict[TopicPartition, list[PartitionReader]] = {}
-    unmatched = set(topics)
+    directories = [
+        (topic_partition_of(path), path)
+        for path in expand_paths([os.fspath(path) for path in paths])
+    ]
+    there = {key.topic for key, _ in directories}
+    chosen = matching(there, topics, paths) if topics else there - {METADATA_TOPIC}
     checkpoints = Checkpoints()
-    for directory in expand_paths([os.fspath(path) for path in paths]):
-        topic_partition = topic_partition_of(directory)
-        name = topic_partition.topic
-        matching = {pattern for pattern in topics if fnmatch.fnmatchcase(name, pattern)}
-        unmatched -= matching
-        if matching or (not topics and name != METADATA_TOPIC):
-            reader = PartitionReader(directory, checkpoints=checkpoints)
-            found.setdefault(topic_partition, []).append(reader)
-    if unmatched:
-        raise UsageError(
-            f"expected partitions of the topic {min(unmatched)!r} under "
-            f"{', '.join(str(path) for path in paths)}, found none; check the topics and the paths"
-        )
+    found: dict[TopicPartition, list[PartitionReader]] = {}
+    for key, directory in directories:
+        if key.topic in chosen:
+            found.setdefault(key, []).append(PartitionReader(directory, checkpoints=checkpoints))
     return dict(sorted(found.items()))
+
+
+def matching(there: Iterable[str], topics: Sequence[str], paths: Iterable[object]) -> set[str]:
+    """Those of the topics `there` that a name or pattern asks for. Raises UsageError."""
+    names = set(there)
+    chosen: set[str] = set()
+    for pattern in topics:
+        matched = {name for name in names if fnmatch.fnmatchcase(name, pattern)}
+        if not matched:
+            raise UsageError(
+                f"expected partitions of the topic {pattern!r} under "
+                f"{', '.join(str(path) for path in paths)}, found none; check topics and paths"
+            )
+        chosen |= matched
+    return chosen
