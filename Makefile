@@ -3,6 +3,8 @@ PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
+# One process a core; tests that share a Spark session stay in one of them.
+PARALLEL := -n auto --dist loadgroup
 
 .PHONY: help quickstart test test-quick test-fixtures test-interpreters judge asan fuzz crash lint \
 	format check bench bench-quick build environment environment-run annotate dist clean
@@ -15,11 +17,11 @@ quickstart: environment-run ## the main job: three replicas, a failover, a milli
 	@$(BIN)/replog quickstart $(if $(INPUT),--input $(INPUT))
 
 test: build ## every test (under 12 minutes on two cores)
-	$(PYTEST) tests --ignore tests/test_tidy.py -m "not java" --durations=15
+	$(PYTEST) tests --ignore tests/test_tidy.py -m "not java" --durations=15 $(PARALLEL)
 	$(if $(wildcard bench/bench_*.py),REPLOG_BENCH_TINY=1 $(PYTEST) bench -q --benchmark-disable)
 
 test-quick: build ## the tests that take less than a few seconds each
-	$(PYTEST) tests -q --ignore tests/test_tidy.py -m "not slow and not spark and not java"
+	$(PYTEST) tests -q --ignore tests/test_tidy.py -m "not slow and not spark and not java" $(PARALLEL)
 
 test-fixtures: build ## directories that Kafka wrote: REPLOG_FIXTURES=DIR, by default tests/golden
 	$(PYTEST) tests/fixtures -q

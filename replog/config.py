@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
+import re
 from collections.abc import Mapping
 from typing import Literal, Self, get_args, get_type_hints
 
-from replog.errors import UsageError
+from replog.errors import UsageError, shown
 
 LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
@@ -16,6 +18,35 @@ FlushMode = Literal["os", "interval", "commit"]
 CompressionType = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
 MessageTimestampType = Literal["CreateTime", "LogAppendTime"]
 
+CLEANUP_POLICIES = frozenset({"delete", "compact"})
+
+# Both ends inclusive. Kafka's bounds where it has any.
+_RANGES = {
+    "segment_bytes": (14, INT_MAX),
+    "segment_ms": (1, LONG_MAX),
+    "segment_jitter_ms": (0, LONG_MAX),
+    "segment_index_bytes": (4, INT_MAX),
+    "index_interval_bytes": (0, INT_MAX),
+    "max_message_bytes": (0, INT_MAX),
+    "retention_ms": (-1, LONG_MAX),
+    "retention_bytes": (-1, LONG_MAX),
+    "file_delete_delay_ms": (0, LONG_MAX),
+    "message_timestamp_before_max_ms": (0, LONG_MAX),
+    "message_timestamp_after_max_ms": (0, LONG_MAX),
+    "flush_messages": (1, LONG_MAX),
+    "flush_ms": (0, LONG_MAX),
+    "producer_id_expiration_ms": (1, LONG_MAX),
+    "decompressed_bytes_max": (1, LONG_MAX),
+}
+_CHOICES = {
+    "flush_mode": get_args(FlushMode),
+    "compression_type": get_args(CompressionType),
+    "message_timestamp_type": get_args(MessageTimestampType),
+}
+# Of the codec that compression_type names; for any other, of whatever codec an append names.
+_LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
+_ANY_LEVEL = (-131072, 22)
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,40}\Z")
 _KAFKA_ALIASES = {"internal.segment.bytes": "segment_bytes"}
 
 
@@ -50,37 +81,28 @@ class LogConfig:
     decompressed_bytes_max: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        floors = {
-            "segment_bytes": 14,
-            "segment_ms": 1,
-            "segment_index_bytes": 4,
-            "index_interval_bytes": 0,
-            "max_message_bytes": 0,
-            "retention_ms": -1,
-            "retention_bytes": -1,
-            "flush_messages": 1,
-            "decompressed_bytes_max": 1,
-        }
-        for name, floor in floors.items():
+        for name, (low, high) in _RANGES.items():
+            object.__setattr__(self, name, _integer(name, getattr(self, name), low, high))
+        for name, choices in _CHOICES.items():
             found = getattr(self, name)
-            if not isinstance(found, int) or found < floor:
-                raise UsageError(f"expected {name} to be an integer >= {floor}, found {found!r}")
-        if self.segment_bytes > INT_MAX:
-            raise UsageError(f"expected segment_bytes <= {INT_MAX}, found {self.segment_bytes}")
-        self._check_choice("flush_mode", get_args(FlushMode))
+            if not isinstance(found, str) or found not in choices:
+                raise UsageError(
+                    f"expected {name} to be one of {', '.join(choices)}, found {shown(found)}",
+                    argument=name,
+                )
         if self.flush_mode == "interval" and self.flush_ms == LONG_MAX:
             object.__setattr__(self, "flush_ms", FLUSH_INTERVAL_MS)
-        self._check_choice("compression_type", get_args(CompressionType))
-        self._check_choice("message_timestamp_type", get_args(MessageTimestampType))
-        if not self.cleanup_policies <= {"delete", "compact"}:
+        policy: object = self.cleanup_policy
+        if not isinstance(policy, str) or not self.cleanup_policies <= CLEANUP_POLICIES:
             raise UsageError(
-                f"expected cleanup_policy delete, compact or both, found {self.cleanup_policy!r}"
+                f"expected cleanup_policy delete, compact or both with a comma between, found "
+                f"{shown(policy)}",
+                argument="cleanup_policy",
             )
-
-    def _check_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        found = getattr(self, name)
-        if found not in choices:
-            raise UsageError(f"expected {name} to be one of {', '.join(choices)}, found {found!r}")
+        if self.compression_level is not None:
+            low, high = _LEVELS.get(self.compression_type, _ANY_LEVEL)
+            level = _integer("compression_level", self.compression_level, low, high)
+            object.__setattr__(self, "compression_level", level)
 
     @property
     def cleanup_policies(self) -> frozenset[str]:
@@ -94,18 +116,54 @@ class LogConfig:
 
     @classmethod
     def from_kafka(cls, topic_config: Mapping[str, str]) -> Self:
-        """Read Kafka's topic configuration; options that replog does not have are left out."""
+        """Read Kafka's topic configuration; options that replog does not have are left out.
+
+        Raises UsageError for what is no mapping of str to str, and for a value out of range.
+        """
+        if not isinstance(topic_config, Mapping):
+            raise UsageError(
+                f"expected topic_config to be a mapping of Kafka's names to text, found "
+                f"{type(topic_config).__name__}",
+                argument="topic_config",
+            )
         hints = get_type_hints(cls)
         options: dict[str, object] = {}
         for key, text in topic_config.items():
+            if not isinstance(key, str):
+                raise UsageError(
+                    f"expected the names in topic_config to be str, found {shown(key)}",
+                    argument="topic_config",
+                )
             name = _KAFKA_ALIASES.get(key, key.replace(".", "_"))
-            if name not in hints:
-                continue
-            try:
-                options[name] = int(text) if hints[name] in (int, int | None) else text
-            except ValueError as error:
-                raise UsageError(f"expected an integer for {key}, found {text!r}") from error
+            if name in hints:
+                options[name] = _from_text(key, text, number=hints[name] in (int, int | None))
         return cls(**options)  # type: ignore[arg-type]
+
+
+def _integer(name: str, found: object, low: int, high: int) -> int:
+    """`found` as an int of [low, high]; numpy's integers count, bools do not."""
+    number: int | None = None
+    if not isinstance(found, bool) and isinstance(found, numbers.Integral):
+        number = int(found)
+    if number is None or not low <= number <= high:
+        raise UsageError(
+            f"expected {name} to be an integer from {low} to {high}, found {shown(found)}",
+            argument=name,
+        )
+    return number
+
+
+def _from_text(key: str, text: object, *, number: bool) -> object:
+    """A value of Kafka's configuration; an int is taken where a number stands."""
+    if number and isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if not isinstance(text, str):
+        raise UsageError(f"expected text for {key}, found {shown(text)}", argument=key)
+    if not number:
+        return text.strip()
+    if not _DECIMAL.match(text.strip()):
+        raise UsageError(f"expected an integer for {key}, found {shown(text)}", argument=key)
+    return int(text)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,15 @@ it.
 
 from __future__ import annotations
 
+import reprlib
 from typing import Any, ClassVar
+
+LONG_INTEGER_BITS = 256
+
+# Elements of a list or dict are cut, too; a __repr__ that raises is told as such.
+_SHORT = reprlib.Repr()
+_SHORT.maxlevel = 2
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 80
 
 
 class ReplogError(Exception):
@@ -215,6 +223,15 @@ class UsageError(ReplogError, ValueError):
 
 class InvariantViolation(Exception):  # noqa: N818 - the design's name for it
     """A bug in replog: two facts that must agree do not."""
+
+
+def shown(found: object) -> str:
+    """`found` in a message: cut to a line, and its type. No __repr__ can make it fail."""
+    kind = type(found).__name__
+    if isinstance(found, int) and found.bit_length() > LONG_INTEGER_BITS:
+        return f"one of {found.bit_length()} bits ({kind})"
+    text = _SHORT.repr(found).replace("\n", " ")
+    return f"{text.encode('utf-8', 'backslashreplace').decode()} ({kind})"
 
 
 def invariant(condition: bool, claim: str, **facts: Any) -> None:

@@ -7,7 +7,7 @@ import enum
 import re
 from typing import NamedTuple, TypeVar, dataclass_transform
 
-from replog.errors import UsageError
+from replog.errors import UsageError, shown
 
 UNKNOWN_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -41,6 +41,21 @@ class Codec(enum.IntEnum):
     LZ4 = 3
     ZSTD = 4
 
+    @classmethod
+    def of(cls, found: Codec | str | int) -> Codec:
+        """The codec itself, or that of a name (in any case) or number. Raises UsageError."""
+        if isinstance(found, cls):
+            return found
+        if isinstance(found, str) and found.upper() in cls.__members__:
+            return cls[found.upper()]
+        if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= cls.ZSTD:
+            return cls(found)
+        names = ", ".join(f"{codec.name.lower()!r} ({codec})" for codec in cls)
+        raise UsageError(
+            f"expected codec to be a replog.Codec or one of {names}, found {shown(found)}",
+            argument="codec",
+        )
+
 
 class TimestampType(enum.IntEnum):
     """Who set a record's timestamp: bit 3 of the batch's attributes."""
@@ -56,6 +71,20 @@ class Isolation(enum.Enum):
     HIGH_WATERMARK = "read_uncommitted"
     TXN_COMMITTED = "read_committed"
 
+    @classmethod
+    def of(cls, found: Isolation | str) -> Isolation:
+        """The level itself, or that of its value. Raises UsageError."""
+        if isinstance(found, cls):
+            return found
+        for level in cls:
+            if isinstance(found, str) and level.value == found:
+                return level
+        names = ", ".join(repr(level.value) for level in cls)
+        raise UsageError(
+            f"expected isolation to be a replog.Isolation or one of {names}, found {shown(found)}",
+            argument="isolation",
+        )
+
 
 class TopicPartition(NamedTuple):
     """A partition's name; its directory is `topic-partition`."""
@@ -65,6 +94,24 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def of(cls, found: object) -> TopicPartition:
+        """A (topic, partition) pair whose directory name reads back as itself, else UsageError."""
+        if isinstance(found, tuple) and len(found) == 2:
+            topic, partition = found
+            if (
+                isinstance(topic, str)
+                and isinstance(partition, int)
+                and not isinstance(partition, bool)
+                and 0 <= partition < 2**31
+            ):
+                return cls.parse(f"{topic}-{partition}")
+        raise UsageError(
+            f"expected topic_partition to be a TopicPartition or a pair of a topic (str) and a "
+            f"partition number from 0 to {2**31 - 1}, found {shown(found)}",
+            argument="topic_partition",
+        )
 
     @classmethod
     def parse(cls, directory_name: str) -> TopicPartition:

@@ -8,99 +8,127 @@ the only pruning that PySpark's data source API has.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from replog.errors import UsageError
 
-DDL = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int, headers array<struct<key: string, value: binary>>"
-)
+
+class Column(NamedTuple):
+    """ddl, simple_type: the type in Spark's two spellings. decoded: the record decoder's name,
+    None for what is the same in all rows of a partition.
+    """
+
+    ddl: str
+    simple_type: str
+    arrow_type: pa.DataType
+    decoded: str | None
+
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-ARROW_TYPES: dict[str, pa.DataType] = {
-    "key": pa.binary(),
-    "value": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "offset": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-    "timestampType": pa.int32(),
-    "headers": _HEADERS,
+HEADERS = "headers"
+LEADER_EPOCH = "leaderEpoch"
+CORRUPT_RECORD = "_corrupt_record"  # as Spark's own readers call it
+COLUMNS: dict[str, Column] = {
+    "key": Column("binary", "binary", pa.binary(), "key"),
+    "value": Column("binary", "binary", pa.binary(), "value"),
+    "topic": Column("string", "string", pa.string(), None),
+    "partition": Column("int", "int", pa.int32(), None),
+    "offset": Column("bigint", "bigint", pa.int64(), "offset"),
+    "timestamp": Column("timestamp", "timestamp", pa.timestamp("us", tz="UTC"), "timestamp"),
+    "timestampType": Column("int", "int", pa.int32(), "timestamp_type"),
+    HEADERS: Column(
+        "array<struct<key: string, value: binary>>",
+        "array<struct<key:string,value:binary>>",
+        _HEADERS,
+        "headers",
+    ),
+    LEADER_EPOCH: Column("int", "int", pa.int32(), "leader_epoch"),
+    CORRUPT_RECORD: Column("string", "string", pa.string(), None),
 }
-# Spark's name to the record decoder's; topic and partition are constants of a partition.
-DECODED = {
-    "key": "key",
-    "value": "value",
-    "offset": "offset",
-    "timestamp": "timestamp",
-    "timestampType": "timestamp_type",
-    "headers": "headers",
-}
+_ASKED_FOR = (HEADERS, LEADER_EPOCH, CORRUPT_RECORD)
 # Milliseconds that fit Spark's timestamps, which are 64-bit microseconds.
 _MS_MAX = (2**63 - 1) // 1000
 
 
+def default_columns(*, headers: bool, leader_epoch: bool, corrupt_record: bool) -> list[str]:
+    """The columns of a read that has no schema of the user's."""
+    asked = zip(_ASKED_FOR, (headers, leader_epoch, corrupt_record), strict=True)
+    return [name for name in COLUMNS if name not in _ASKED_FOR] + [name for name, on in asked if on]
+
+
+def ddl(names: Sequence[str]) -> str:
+    """A schema of these columns in Spark's language."""
+    return ", ".join(f"{name} {COLUMNS[name].ddl}" for name in names)
+
+
 def columns_to_decode(names: Sequence[str]) -> list[str]:
     """Decoder columns for Spark's columns; one cheap column where only constants are asked for."""
-    return [DECODED[name] for name in names if name in DECODED] or ["offset"]
+    decoded = [COLUMNS[name].decoded for name in names]
+    return [name for name in decoded if name is not None] or ["offset"]
 
 
 def check_columns(fields: Sequence[tuple[str, str, bool]]) -> list[str]:
     """Names of a schema's (name, simple type, nullable) fields. Raises UsageError."""
-    wanted = dict(_simple_types())
     for name, simple_type, nullable in fields:
-        if name not in wanted:
+        if name not in COLUMNS:
             raise UsageError(
-                f"expected columns out of {', '.join(wanted)} in the schema, found {name!r}; "
+                f"expected columns out of {', '.join(COLUMNS)} in the schema, found {name!r}; "
                 f"leave it out"
             )
-        if simple_type != wanted[name] or not nullable:
+        wanted = COLUMNS[name].simple_type
+        if simple_type != wanted or not nullable:
             raise UsageError(
-                f"expected column {name} as a nullable {wanted[name]}, found {simple_type}"
+                f"expected column {name} as a nullable {wanted}, found {simple_type}"
                 f"{'' if nullable else ' NOT NULL'}; read it so and cast it in a select"
             )
     return [name for name, _, _ in fields]
 
 
-def _simple_types() -> list[tuple[str, str]]:
-    return [
-        ("key", "binary"),
-        ("value", "binary"),
-        ("topic", "string"),
-        ("partition", "int"),
-        ("offset", "bigint"),
-        ("timestamp", "timestamp"),
-        ("timestampType", "int"),
-        ("headers", "array<struct<key:string,value:binary>>"),
-    ]
+class RowShape:
+    """Turns decoded records into batches of the columns `names`, in that order.
 
+    Columns that are the same in every row are built once for many batches.
+    """
 
-def to_spark(
-    records: pa.RecordBatch, names: Sequence[str], topic: str, partition: int
-) -> pa.RecordBatch:
-    """Decoded records as the columns `names`, in that order and of the exact types."""
-    rows = records.num_rows
-    arrays: list[pa.Array] = []
-    for name in names:
-        if name == "topic":
-            arrays.append(pa.repeat(pa.scalar(topic, pa.string()), rows))
-        elif name == "partition":
-            arrays.append(pa.repeat(pa.scalar(partition, pa.int32()), rows))
-        else:
-            arrays.append(_converted(name, records.column(DECODED[name])))
-    schema = pa.schema([pa.field(name, ARROW_TYPES[name]) for name in names])
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.schema = pa.schema([pa.field(name, COLUMNS[name].arrow_type) for name in names])
+        self._repeated: dict[tuple[str, str | int | None], pa.Array] = {}
+
+    def batch(self, records: pa.RecordBatch, topic: str, partition: int) -> pa.RecordBatch:
+        """The rows of `records`, all of one partition."""
+        constants: dict[str, str | int] = {"topic": topic, "partition": partition}
+        arrays = [
+            self._constant(name, constants.get(name), records.num_rows)
+            if COLUMNS[name].decoded is None
+            else _converted(name, records.column(COLUMNS[name].decoded))
+            for name in self.names
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def report(self, topic: str, partition: int, offset: int, problem: str) -> pa.RecordBatch:
+        """One row that stands for records that cannot be read."""
+        told = {"topic": topic, "partition": partition, "offset": offset, CORRUPT_RECORD: problem}
+        arrays = [pa.array([told.get(field.name)], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _constant(self, name: str, constant: str | int | None, rows: int) -> pa.Array:
+        kept = self._repeated.get((name, constant))
+        if kept is None or len(kept) < rows:
+            kept = pa.repeat(pa.scalar(constant, COLUMNS[name].arrow_type), rows)
+            self._repeated[name, constant] = kept
+        return kept.slice(0, rows)
 
 
 def _converted(name: str, column: pa.Array) -> pa.Array:
     if name == "timestamp":
         return _microseconds(column)
-    if name == "headers":
+    if name == HEADERS:
         return _headers(column)
-    return column.cast(ARROW_TYPES[name])
+    return column.cast(COLUMNS[name].arrow_type)
 
 
 def _microseconds(column: pa.Array) -> pa.Array:
@@ -110,7 +138,7 @@ def _microseconds(column: pa.Array) -> pa.Array:
     if extent["max"] is not None and max(extent["max"], -extent["min"]) > _MS_MAX:
         holds = pc.and_(pc.less_equal(stamps, _MS_MAX), pc.greater_equal(stamps, -_MS_MAX))
         stamps = pc.if_else(holds, stamps, pa.scalar(None, pa.int64()))
-    return pc.multiply(stamps, 1000).cast(ARROW_TYPES["timestamp"])
+    return pc.multiply(stamps, 1000).cast(COLUMNS["timestamp"].arrow_type)
 
 
 def _headers(column: pa.Array) -> pa.Array:

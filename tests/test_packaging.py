@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+# One process builds the wheel, once for all.
+pytestmark = pytest.mark.xdist_group("packaging")
 ROOT = Path(__file__).parent.parent
 NATIVE = ROOT / "replog" / "_native"
 

@@ -1,11 +1,11 @@
 # The append side of a log: one writer's lock, offsets, epochs, producers, rolls.
 
-from cpython.pythread cimport PyThread_type_lock
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.append_result cimport AppendResult
 from replog._native.batch_set cimport BatchSet
 from replog._native.log_segment cimport LogSegment
+from replog._native.mutex cimport Mutex
 from replog._native.readable_log cimport ReadableLog
 
 cdef class AppendableLog(ReadableLog):
@@ -13,18 +13,16 @@ cdef class AppendableLog(ReadableLog):
     cdef object clock                  # () -> ms since the epoch
     cdef object jitter                 # (segment_jitter_ms) -> ms, drawn once a segment
     cdef BatchSet batches
-    cdef PyThread_type_lock write_lock
-    cdef PyThread_type_lock sync_lock
+    cdef BatchSet filler               # of one empty batch, for fill_hole()
+    cdef Mutex write_lock
+    cdef Mutex sync_lock
     cdef int64_t recovered_to          # the recovery point: exclusive, known flushed
     cdef int64_t durable_end           # exclusive end of the records synced by commit()
     cdef readonly int32_t written_epoch  # of the last batch, entry or not; -1: none
-    cdef int64_t dense_end             # of the last batch; lower after a cut inside one
-    cdef int64_t truncations           # how often the end has moved back
     cdef int64_t snapshot_offset       # of the newest producer snapshot
     cdef int64_t bytes_since_snapshot
     cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
     cdef readonly bint failed
-    cdef readonly bint closed
     cdef int fork_generation           # of the process that opened it
     cdef list retired                  # (deadline_ms, path) of renamed files to unlink
 
@@ -38,7 +36,6 @@ cdef class AppendableLog(ReadableLog):
     cdef int64_t flush_messages
     cdef int64_t flush_ms
     cdef int64_t flushed_at_ms
-    cdef bint compacted
     cdef bint log_append_time
     cdef bint commit_each
     cdef int target_codec              # -1: as the producer sent it
@@ -51,6 +48,7 @@ cdef class AppendableLog(ReadableLog):
         bint coordinator
     )
     cdef int write(self, int64_t now) except -1
+    cdef int fill_hole(self) except -1
     cdef int note_epochs(self) except -1
     cdef int write_set(self, int64_t now) except -1
     cdef int note_producers(self) except -1

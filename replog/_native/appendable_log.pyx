@@ -8,19 +8,20 @@ each is called before the step that relies on it. Order of an append: epoch file
 crash in between leaves an epoch without records or a torn batch at the tail; recovery cuts both.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.pythread cimport (
-    NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock,
-    PyThread_release_lock,
-)
+from cpython.buffer cimport PyBuffer_Release
+from libc.limits cimport INT_MAX
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.append_result cimport AppendResult
+from replog._native.arguments cimport (
+    epoch_of, flag_of, int32_of, int64_of, offset_of, take_buffer,
+)
 from replog._native.batch_format cimport CODEC_MASK
 from replog._native.batch_set cimport BatchSet
 from replog._native.file_system cimport fork_count
 from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
+from replog._native.mutex cimport Mutex
 from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport BatchHeader
 
@@ -28,11 +29,10 @@ import os
 
 from replog.errors import (
     FencedLeaderEpochError, LogClosedError, LogFailedError, NoSpaceError,
-    OutOfOrderOffsetError, RecordBatchTooLargeError, UsageError,
+    OutOfOrderOffsetError, UsageError,
 )
 
 from replog._native import mapped_file, snapshot_files
-from replog._native.transaction_index import AbortedTransaction
 
 # A truncation replays at most this much of the log, however long its segments are.
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
@@ -46,16 +46,8 @@ cdef class AppendableLog(ReadableLog):
     """See the module. Segments and offsets are filled in by `log_recovery.load`."""
 
     def __cinit__(self):
-        self.write_lock = PyThread_allocate_lock()
-        self.sync_lock = PyThread_allocate_lock()
-        if self.write_lock == NULL or self.sync_lock == NULL:
-            raise MemoryError
-
-    def __dealloc__(self):
-        if self.write_lock != NULL:
-            PyThread_free_lock(self.write_lock)
-        if self.sync_lock != NULL:
-            PyThread_free_lock(self.sync_lock)
+        self.write_lock = Mutex()
+        self.sync_lock = Mutex()
 
     def __init__(self, str path, object config, *, clock, jitter=None):
         self.path = path
@@ -69,6 +61,7 @@ cdef class AppendableLog(ReadableLog):
         self.epochs = LeaderEpochCache()
         self.producers = ProducerState(config.producer_id_expiration_ms)
         self.batches = BatchSet()
+        self.filler = BatchSet()
         self.checked_aborts = set()
         self.retired = []
         self.fork_generation = fork_count[0]
@@ -80,7 +73,7 @@ cdef class AppendableLog(ReadableLog):
         self.decompressed_bytes_max = config.decompressed_bytes_max
         self.flush_messages = config.flush_messages
         self.flush_ms = config.flush_ms
-        self.flushed_at_ms = clock()
+        self.flushed_at_ms = self.now(None)
         self.compacted = config.compacted
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.commit_each = config.flush_mode == "commit"
@@ -121,16 +114,14 @@ cdef class AppendableLog(ReadableLog):
         # First of all: another thread may have held the lock when this process was forked.
         if self.fork_generation != fork_count[0]:
             self.refuse()
-        if not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
+        self.write_lock.acquire()
         if self.closed or self.failed:
             self.unlock()
             self.refuse()
         return 0
 
     cdef void unlock(self) noexcept:
-        PyThread_release_lock(self.write_lock)
+        self.write_lock.release()
 
     def refuse(self):
         """Raise for a log that takes no more work."""
@@ -140,10 +131,7 @@ cdef class AppendableLog(ReadableLog):
                 f"another log in the child, or start it by spawn",
                 path=self.path,
             )
-        if self.closed:
-            raise LogClosedError(
-                f"expected an open log, found {self.path} closed; open it again", path=self.path
-            )
+        self.check_open()
         raise LogFailedError(
             f"expected a healthy log, found {self.path} failed by an earlier I/O error; check the "
             f"disk and open it again, which recovers what is whole",
@@ -151,29 +139,29 @@ cdef class AppendableLog(ReadableLog):
         )
 
     cdef int64_t now(self, object now_ms) except? -1:
-        return self.clock() if now_ms is None else now_ms
+        return int64_of(self.clock() if now_ms is None else now_ms, "now_ms", self.path)
 
-    def append_as_leader(self, batches not None, int32_t leader_epoch, *, now_ms=None,
-                         bint coordinator=False):
+    def append_as_leader(self, batches, leader_epoch, *, now_ms=None, coordinator=False):
         """Append a client's record batches: assigns offsets from log_end_offset on, and the epoch.
 
         batches: a buffer of one or more whole v2 batches, which must not change meanwhile.
         coordinator: end-of-transaction markers are allowed. Returns an AppendResult. Durable on
         return with flush_mode `commit`; otherwise after flush(). On any error nothing is appended.
-        Raises CorruptBatchError, InvalidRecordError, InvalidTimestampError, UnknownCodecError,
-        DecompressionError, RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError,
-        NoSpaceError, LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1,
-        1.7).
+        Raises UsageError for no batch, no contiguous bytes or no integers; CorruptBatchError,
+        InvalidRecordError, InvalidTimestampError, UnknownCodecError, DecompressionError,
+        RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError, NoSpaceError,
+        LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1, 1.7).
         """
         cdef Py_buffer given
         cdef AppendResult appended
         self.lock()
         try:
-            PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
+            take_buffer(batches, &given, "batches", self.path)
             try:
                 appended = self.append_leader_locked(
-                    <const uint8_t*> given.buf, given.len, leader_epoch, self.now(now_ms),
-                    coordinator,
+                    <const uint8_t*> given.buf, given.len,
+                    int32_of(leader_epoch, "leader_epoch", self.path), self.now(now_ms),
+                    flag_of(coordinator, "coordinator", self.path),
                 )
             finally:
                 self.batches.release()
@@ -210,8 +198,7 @@ cdef class AppendableLog(ReadableLog):
             batches.rewrite(
                 self.target_codec, self.config.compression_level, self.decompressed_bytes_max
             )
-        if batches.length_bytes > self.segment_bytes:
-            self.check_set_size()
+        batches.check_size(self.segment_bytes, self.path)
         if first.producer_id >= 0:
             if batches.count > 1:
                 raise UsageError(
@@ -233,23 +220,41 @@ cdef class AppendableLog(ReadableLog):
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
         raise NotImplementedError("AppendableLog leaves truncation to Log")
 
-    def check_set_size(self):
-        """Refuse what no segment can hold."""
-        if self.batches.length_bytes > self.segment_bytes:
-            raise RecordBatchTooLargeError(
-                f"expected an append of at most segment_bytes = {self.segment_bytes}, found "
-                f"{self.batches.length_bytes} bytes for {self.path}; append fewer batches at once",
-                path=self.path,
-            )
-
     cdef int write(self, int64_t now) except -1:
         """Roll if need be, note epochs, then write the loaded set and publish it."""
         cdef BatchHeader* first = &self.batches.batches[0].header
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
+        if self.dense_end != self.log_end_offset:
+            self.fill_hole()
         self.maybe_roll(first.base_offset, last.last_offset, now)
         if last.leader_epoch != self.epochs.latest():
             self.note_epochs()
         self.write_set(now)
+        return 0
+
+    cdef int fill_hole(self) except -1:
+        """Put an empty batch where a cut inside a batch left none: offsets then have no hole.
+
+        Compaction leaves such batches, so every reader knows them. It is synced if all before it
+        is, for then the recovery point is reported to stand behind it.
+        """
+        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef int32_t epoch = max(
+            self.epochs.epoch_for_offset(self.log_end_offset - 1), self.written_epoch
+        )
+        # Only in a compacted log, where holes are legal, can one be wider than a segment.
+        if self.log_end_offset - 1 - active.base_offset <= INT_MAX:
+            self.filler.load_empty(self.dense_end, self.log_end_offset - 1, epoch)
+            try:
+                active.append(self.filler)
+                if self.recovered_to >= self.dense_end:
+                    active.flush_records()
+                    self.recovered_to = self.log_end_offset
+            except LogFailedError:
+                self.failed = True
+                raise
+            self.written_epoch = epoch
+        self.dense_end = self.log_end_offset
         return 0
 
     cdef int note_epochs(self) except -1:
@@ -317,12 +322,7 @@ cdef class AppendableLog(ReadableLog):
                 continue
             completed = self.producers.update(header)
             if completed is not None and completed.aborted:
-                self.active_segment.transaction_index.append(
-                    AbortedTransaction(
-                        completed.producer_id, completed.first_offset, completed.last_offset,
-                        completed.last_stable_offset,
-                    )
-                )
+                self.active_segment.transaction_index.append(completed)
         self.producers.end_offset = self.log_end_offset
         if self.watermark < 0:
             self.producers.release_below(self.log_end_offset)
@@ -344,11 +344,12 @@ cdef class AppendableLog(ReadableLog):
             self.snapshot_offset = self.log_end_offset
         self.bytes_since_snapshot = 0
 
-    def append_as_follower(self, batches not None, *, now_ms=None):
+    def append_as_follower(self, batches, *, now_ms=None):
         """Append batches of a leader's log as they are: offsets, epochs and bytes are kept.
 
-        batches: a buffer of whole v2 batches; a partial one at its end is ignored. The first must
-        continue the log. Returns an AppendResult. Durability as in append_as_leader. Raises
+        batches: a buffer of whole v2 batches; a partial one at its end is ignored, as a fetch may
+        end in one. The first must continue the log. Returns an AppendResult. Durability as in
+        append_as_leader. Raises UsageError for no whole batch or no contiguous bytes,
         CorruptBatchError, OutOfOrderOffsetError, RecordBatchTooLargeError, NoSpaceError,
         LogFailedError, LogClosedError. Source: Kafka's appendAsFollower (facts 1.7, 4.1).
         """
@@ -357,7 +358,7 @@ cdef class AppendableLog(ReadableLog):
         cdef const uint8_t* bytes
         self.lock()
         try:
-            PyObject_GetBuffer(batches, &given, PyBUF_SIMPLE)
+            take_buffer(batches, &given, "batches", self.path)
             bytes = <const uint8_t*> given.buf
             try:
                 # The wall clock is read only where something asks for it.
@@ -369,6 +370,7 @@ cdef class AppendableLog(ReadableLog):
                     bytes, given.len, OFFSET_MAX, self.path, not self.compacted
                 )
                 if not self.batches.count:
+                    self.batches.refuse_cut(given.len, self.path)
                     return AppendResult(self.log_end_offset, self.log_end_offset - 1)
                 base_offset = self.batches.batches[0].header.base_offset
                 self.check_continues()
@@ -382,7 +384,7 @@ cdef class AppendableLog(ReadableLog):
                     )
                     if not self.batches.count:
                         break
-                    self.check_set_size()
+                    self.batches.check_size(self.segment_bytes, self.path)
                     done += self.batches.length_bytes
                     self.write(now)
             finally:
@@ -397,16 +399,11 @@ cdef class AppendableLog(ReadableLog):
     def check_continues(self):
         """Refuse a leader's batches that do not continue this log."""
         cdef BatchHeader* first = &self.batches.batches[0].header
-        if (
-            self.log_end_offset == self.log_start_offset
-            and first.base_offset < self.log_end_offset <= first.last_offset
-        ):
-            # The leader's start lies inside this batch (facts 4.1): an empty log begins there.
-            self.restart_locked(first.base_offset, first.base_offset)
-        elif self.log_end_offset == self.log_start_offset and not self.compacted and (
-            first.base_offset > self.log_end_offset
-        ):
-            # An empty log may begin anywhere, but a segment begins with its first batch.
+        cdef bint inside = first.base_offset < self.log_end_offset <= first.last_offset
+        cdef bint behind = first.base_offset > self.log_end_offset and not self.compacted
+        if self.log_end_offset == self.log_start_offset and (inside or behind):
+            # The leader's start lies inside this batch (facts 4.1), or behind what this log was
+            # told: an empty log may begin anywhere, but a segment begins with its first batch.
             self.restart_locked(first.base_offset, first.base_offset)
         if first.base_offset < self.log_end_offset or (
             first.base_offset > self.log_end_offset and not self.compacted
@@ -421,9 +418,6 @@ cdef class AppendableLog(ReadableLog):
     cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         cdef int64_t base_offset = max(first_offset, self.log_end_offset)
-        if active.base_offset != base_offset and self.dense_end != self.log_end_offset:
-            self.roll_locked(base_offset, now)
-            return 0
         if now < 0 and (self.batches.max_timestamp < 0 or active.first_timestamp < 0):
             now = self.clock()
         if active.base_offset != base_offset and active.must_roll(
@@ -446,17 +440,13 @@ cdef class AppendableLog(ReadableLog):
 
     cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]
+        if self.dense_end != self.log_end_offset:
+            self.fill_hole()
         active.seal()
         if now < 0:
             now = self.clock()
         self.install(list(self.segments) + [self.new_segment(base_offset, now)])
         self.take_snapshot()
-        if self.dense_end != self.log_end_offset:
-            # A cut inside a batch left a hole before log_end_offset. Recovery takes a hole above
-            # the recovery point for damage, so this one is made durable before anything follows it.
-            self.dense_end = self.log_end_offset
-            self.flush()
-            self.write_recovery_point(self.recovered_to)
         return 0
 
     cdef LogSegment new_segment(self, int64_t base_offset, int64_t now):
@@ -473,7 +463,10 @@ cdef class AppendableLog(ReadableLog):
         segment.create()
         self.names_unsynced = True
         if self.jitter is not None and self.config.segment_jitter_ms:
-            self.segment_jitter_now_ms = self.jitter(self.config.segment_jitter_ms)
+            # As for Kafka, the jitter takes no more than all of segment_ms away.
+            self.segment_jitter_now_ms = self.jitter(
+                min(self.config.segment_jitter_ms, self.segment_ms)
+            )
         return segment
 
     cdef int install(self, list segments) except -1:
@@ -482,15 +475,18 @@ cdef class AppendableLog(ReadableLog):
         self.segments = tuple(segments)
         return 0
 
-    def assign_epoch(self, int32_t leader_epoch, int64_t start_offset):
+    def assign_epoch(self, leader_epoch, start_offset):
         """Note that `leader_epoch` begins at start_offset; durable on return. True if it is news.
 
-        A new leader calls it with log_end_offset before it takes records (facts 5).
+        A new leader calls it with log_end_offset before it takes records (facts 5). Raises
+        UsageError for what is no integer from 0 on.
         """
+        cdef int32_t epoch = epoch_of(leader_epoch, "leader_epoch", self.path)
+        cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
         self.lock()
         try:
             before = self.epochs.entries()
-            changed = self.epochs.maybe_assign(leader_epoch, start_offset)
+            changed = self.epochs.maybe_assign(epoch, start)
             if changed:
                 self.write_epochs_or(before)
             return changed

@@ -45,7 +45,13 @@ cdef class BatchSet:
     cdef int load_from_leader(
         self, const uint8_t* bytes, int64_t length, int64_t limit, str path, bint dense
     ) except -1
+    # One batch without records over [base_offset, last_offset], as compaction leaves them.
+    cdef int load_empty(
+        self, int64_t base_offset, int64_t last_offset, int32_t leader_epoch
+    ) except -1
     cdef void release(self) noexcept
+    cdef int check_size(self, int64_t segment_bytes, str path) except -1
+    cdef int refuse_cut(self, int64_t length, str path) except -1
     cdef int refuse(self, int outcome, PendingBatch* pending, str path, int64_t at) except -1
     cdef int walk_compressed(
         self, PendingBatch* pending, str path, int64_t decompressed_bytes_max

@@ -10,7 +10,7 @@ The arrays are kept from append to append, so that a steady stream allocates not
 
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
@@ -24,11 +24,13 @@ from replog._native.record_batch cimport (
 )
 
 from replog.errors import (
-    CorruptBatchError, InvalidRecordError, InvalidTimestampError, OutOfOrderOffsetError,
-    RecordBatchTooLargeError, UnknownCodecError, UsageError,
+    CorruptBatchError, InvalidRecordError, InvalidTimestampError, OffsetOutOfRangeError,
+    OutOfOrderOffsetError, RecordBatchTooLargeError, UnknownCodecError, UsageError,
 )
 
 from replog._native import compression
+
+cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 
 cdef enum:
     GIL_KEPT_BYTES = 16384     # less than this is done before another thread could take the GIL
@@ -110,6 +112,26 @@ cdef class BatchSet:
                 self.walk_compressed(pending, path, decompressed_bytes_max)
             at += pending.header.size_bytes
         self.length_bytes = at
+        return 0
+
+    cdef int check_size(self, int64_t segment_bytes, str path) except -1:
+        """Refuse what no segment can hold."""
+        if self.length_bytes > segment_bytes:
+            raise RecordBatchTooLargeError(
+                f"expected an append of at most segment_bytes = {segment_bytes}, found "
+                f"{self.length_bytes} bytes for {path}; append fewer batches at once",
+                path=path,
+            )
+        return 0
+
+    cdef int refuse_cut(self, int64_t length, str path) except -1:
+        """Refuse bytes of a leader that hold no whole batch; no bytes at all are no mistake."""
+        if length:
+            raise UsageError(
+                f"expected at least one whole record batch to append to {path}, found none in "
+                f"{length} bytes; fetch again with a larger limit",
+                path=path,
+            )
         return 0
 
     cdef int refuse(self, int outcome, PendingBatch* pending, str path, int64_t at) except -1:
@@ -275,6 +297,13 @@ cdef class BatchSet:
         self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
     ) except -1:
         self.max_timestamp = -1
+        # No more offsets than bytes: the last one is representable, and the end behind it.
+        if base_offset > OFFSET_MAX - self.length_bytes:
+            raise OffsetOutOfRangeError(
+                f"expected room for the records of an append below the last offset {OFFSET_MAX}, "
+                f"found the log to end at {base_offset}; nothing was appended",
+                offset=base_offset,
+            )
         if self.length_bytes < GIL_KEPT_BYTES:
             self.stamp_all(base_offset, leader_epoch, append_time_ms)
         else:
@@ -374,4 +403,31 @@ cdef class BatchSet:
         self.parts[0].iov_base = <void*> bytes
         self.parts[0].iov_len = at
         self.part_count = 1
+        return 0
+
+    cdef int load_empty(
+        self, int64_t base_offset, int64_t last_offset, int32_t leader_epoch
+    ) except -1:
+        cdef PendingBatch* pending = self.batches
+        cdef uint8_t* bytes = pending.stamp
+        self.release()
+        # All ones is -1: no epoch, producer, sequence or timestamp.
+        memset(bytes, 0xFF, HEADER_BYTES)
+        store_int64(bytes + BASE_OFFSET_AT, base_offset)
+        store_int32(bytes + BATCH_LENGTH_AT, HEADER_BYTES - LOG_OVERHEAD)
+        store_int32(bytes + LEADER_EPOCH_AT, leader_epoch)
+        bytes[MAGIC_AT] = CURRENT_MAGIC
+        store_int16(bytes + ATTRIBUTES_AT, 0)
+        store_int32(bytes + LAST_OFFSET_DELTA_AT, <int32_t> (last_offset - base_offset))
+        store_int32(bytes + RECORD_COUNT_AT, 0)
+        store_int32(bytes + CRC_AT, <int32_t> crc32c(
+            0, bytes + ATTRIBUTES_AT, HEADER_BYTES - ATTRIBUTES_AT
+        ))
+        parse_header(bytes, HEADER_BYTES, 0, &pending.header)
+        self.parts[0].iov_base = bytes
+        self.parts[0].iov_len = HEADER_BYTES
+        self.part_count = 1
+        self.count = 1
+        self.length_bytes = HEADER_BYTES
+        self.max_timestamp = -1
         return 0

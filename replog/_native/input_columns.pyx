@@ -19,7 +19,9 @@ from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZ
 from libc.stdint cimport int64_t, intptr_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from replog.errors import UsageError
+from replog._native.arguments cimport int64_of
+
+from replog.errors import UsageError, shown
 
 cdef extern from "c/record_encoder.h" nogil:
     enum:
@@ -47,25 +49,36 @@ cdef object wrong_type(str what, str expected, object found):
         f"ndarray of {found.dtype} with {found.ndim} dimensions" if isinstance(found, np.ndarray)
         else type(found).__name__
     )
-    return UsageError(f"expected {expected} as {what}, found {kind}")
+    return UsageError(f"expected {expected} as {what}, found {kind}", argument=what)
 
 
 cdef object one_array(object source, str what):
     # The Arrow array behind an Array, a ChunkedArray or an object with Arrow's interface, or None.
+    try:
+        return array_behind(source)
+    except Exception as error:  # Arrow's own, or whatever a foreign object raises
+        raise UsageError(
+            f"expected {what} that Arrow can read as one array, found {type(source).__name__}: "
+            f"{error}; give fewer rows at once, or another kind of column",
+            argument=what,
+        ) from error
+
+
+cdef object array_behind(object source):
     if isinstance(source, pa.Array):
         return source.storage if isinstance(source, pa.ExtensionArray) else source
     if isinstance(source, pa.ChunkedArray):
         chunks = source.chunks
         if len(chunks) == 1:
-            return one_array(chunks[0], what)
+            return array_behind(chunks[0])
         if not chunks:
-            return one_array(pa.array([], source.type), what)
+            return array_behind(pa.array([], source.type))
         joined = pa.concat_arrays(chunks)
-        return one_array(joined, what)
+        return array_behind(joined)
     if hasattr(source, "__arrow_c_array__"):
-        return one_array(pa.array(source), what)
+        return array_behind(pa.array(source))
     if hasattr(source, "__arrow_c_stream__"):
-        return one_array(pa.chunked_array(source), what)
+        return array_behind(pa.chunked_array(source))
     return None
 
 
@@ -165,6 +178,10 @@ cdef class Column:
         return <void*><intptr_t>buffer.address
 
     cdef int from_numpy(self, object array, str what) except -1:
+        if isinstance(array, np.ma.MaskedArray):
+            if array.ndim == 1:
+                return self.from_sequence(array.tolist(), what)  # what is masked becomes None
+            array = unmasked(array, what)
         if array.dtype.kind == "S" and array.ndim == 1:
             self.c.kind = REPLOG_COLUMN_STRIPPED
             self.c.width = array.dtype.itemsize
@@ -182,6 +199,17 @@ cdef class Column:
         self.c.bytes = <const uint8_t*>self.view.buf
         self.c.bytes_length = self.view.len
         return 0
+
+
+cdef object unmasked(object array, str what):
+    # The numbers of a masked array that masks none of them.
+    if np.ma.is_masked(array):
+        raise UsageError(
+            f"expected {what} without masked entries, found {np.ma.count_masked(array)}; fill "
+            f"them first",
+            argument=what,
+        )
+    return np.ma.getdata(array)
 
 
 cdef Column column_of(object source, str what, int64_t row_count):
@@ -228,13 +256,11 @@ cdef class Rows:
         self.c.timestamp = now_ms
         if timestamps is None:
             return 0
-        if isinstance(timestamps, int) and not isinstance(timestamps, bool):
-            try:
-                self.c.timestamp = timestamps
-            except OverflowError:
-                raise UsageError(
-                    f"expected a timestamp in milliseconds of 64 bits, found {timestamps}"
-                ) from None
+        if isinstance(timestamps, (int, np.integer)):
+            self.c.timestamp = int64_of(timestamps, "timestamps", "an append (ms since 1970)")
+            return 0
+        if isinstance(timestamps, np.datetime64):
+            self.c.timestamp = milliseconds_of(np.asarray([timestamps]))[0]
             return 0
         column = int64_column(timestamps)
         if column.row_count != self.c.count:
@@ -285,12 +311,28 @@ cdef class Rows:
         for row in range(self.c.count):
             self.owned_ranges[2 * row] = len(keys)
             of_record = headers[row]
-            for pair in of_record.items() if isinstance(of_record, dict) else of_record or ():
+            if of_record is None:
+                of_record = ()
+            elif isinstance(of_record, dict):
+                of_record = list(of_record.items())
+            elif not isinstance(of_record, (list, tuple)):
+                raise wrong_type(
+                    f"headers[{row}]", "a list or tuple of (str, bytes or None), a dict or None",
+                    of_record,
+                )
+            for pair in of_record:
                 if not isinstance(pair, (tuple, list)) or len(pair) != 2:
                     raise wrong_type(f"headers[{row}]", "pairs of (str, bytes or None)", pair)
                 if not isinstance(pair[0], str):
                     raise wrong_type(f"a header key in headers[{row}]", "str", pair[0])
-                keys.append(pair[0].encode())
+                try:
+                    keys.append(str.encode(pair[0]))
+                except UnicodeEncodeError as error:
+                    raise UsageError(
+                        f"expected a header key in headers[{row}] that UTF-8 can express, found "
+                        f"{shown(pair[0])}: {error.reason}",
+                        argument="headers",
+                    ) from error
                 values.append(pair[1])
             self.owned_ranges[2 * row + 1] = len(keys)
         return column_of(keys, "header keys", -1), column_of(values, "header values", -1)
@@ -319,31 +361,59 @@ cdef class Rows:
         return column_of(keys, "header keys", -1), column_of(entries.field(1), "header values", -1)
 
 
+cdef object milliseconds_of(object moments):
+    # A datetime64 array as int64 milliseconds, where nothing is lost by that.
+    missing = int(np.isnat(moments).sum())
+    if missing:
+        raise UsageError(
+            f"expected timestamps without NaT, found {missing}; use -1 for a record without one",
+            argument="timestamps",
+        )
+    stamps = moments.astype("datetime64[ms]")
+    if not np.array_equal(stamps.astype(moments.dtype), moments):
+        raise UsageError(
+            f"expected timestamps of whole milliseconds in 64 bits, found {moments.dtype} with "
+            f"finer or farther ones; cast them to datetime64[ms] or timestamp[ms]",
+            argument="timestamps",
+        )
+    return stamps.view(np.int64)
+
+
+cdef object numbers_of(object source):
+    # The numpy array behind timestamps, of any type.
+    if isinstance(source, (list, tuple)):
+        try:
+            return np.asarray(source) if len(source) else np.empty(0, np.int64)
+        except Exception:  # lists of unequal lengths, foreign objects
+            raise wrong_type("timestamps", "milliseconds as int", source) from None
+    if isinstance(source, np.ma.MaskedArray):
+        return unmasked(source, "timestamps")
+    if isinstance(source, np.ndarray):
+        return source
+    array = one_array(source, "timestamps")
+    if array is None or not (array.type == pa.int64() or pa.types.is_timestamp(array.type)):
+        raise wrong_type(
+            "timestamps", "milliseconds as int, int64 or timestamp[ms]",
+            source if array is None else array,
+        )
+    if array.null_count:
+        raise UsageError(
+            f"expected timestamps without nulls, found {array.null_count}", argument="timestamps"
+        )
+    numbers = np.empty(0, np.int64) if not len(array) else (
+        np.frombuffer(array.buffers()[1], np.int64)[array.offset:array.offset + len(array)]
+    )
+    return numbers if array.type == pa.int64() else (
+        numbers.view(f"datetime64[{array.type.unit}]")
+    )
+
+
 cdef Column int64_column(object source):
     # A contiguous buffer of int64 milliseconds.
     cdef Column column = Column.__new__(Column)
-    if isinstance(source, (list, tuple)):
-        numbers = np.asarray(source) if len(source) else np.empty(0, np.int64)
-    elif isinstance(source, np.ndarray):
-        numbers = source
-    else:
-        array = one_array(source, "timestamps")
-        if array is None or not (
-            array.type == pa.int64()
-            or (pa.types.is_timestamp(array.type) and array.type.unit == "ms")
-        ):
-            raise wrong_type(
-                "timestamps", "milliseconds as int, int64 or timestamp[ms]",
-                source if array is None else array,
-            )
-        if array.null_count:
-            raise UsageError(f"expected timestamps without nulls, found {array.null_count}")
-        start = array.offset
-        numbers = np.empty(0, np.int64) if not len(array) else (
-            np.frombuffer(array.buffers()[1], np.int64)[start:start + len(array)]
-        )
-    if numbers.ndim == 1 and numbers.dtype == "datetime64[ms]":
-        numbers = numbers.view(np.int64)
+    numbers = numbers_of(source)
+    if numbers.ndim == 1 and numbers.dtype.kind == "M":
+        numbers = milliseconds_of(numbers)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or numbers.dtype == np.uint64:
         raise wrong_type("timestamps", "milliseconds as int, int64 or timestamp[ms]", numbers)
     numbers = np.ascontiguousarray(numbers, np.int64)

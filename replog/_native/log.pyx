@@ -14,22 +14,21 @@ close: flush with closing time entries and a producer snapshot. A crash in betwe
 
 import os
 
-from cpython.pythread cimport NOWAIT_LOCK, WAIT_LOCK, PyThread_acquire_lock, PyThread_release_lock
 from libc.stdint cimport int64_t
 from libc.stdlib cimport free, malloc
 
 from replog._native.appendable_log cimport AppendableLog
+from replog._native.arguments cimport flag_of, integer_of, offset_of
 from replog._native.file_system cimport fork_count
 from replog._native.log_segment cimport LogSegment
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, scan_batches
 
-from replog.errors import OffsetOutOfRangeError, UsageError
+from replog.errors import OffsetOutOfRangeError
 
 from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SEGMENT_SUFFIXES
 from replog._native.producer_state import ProducerState
 from replog._native.record_batch import scan
-from replog._native.transaction_index import AbortedTransaction
 
 cdef enum:
     REPLAY_CHUNK = 1024
@@ -57,18 +56,20 @@ cdef class Log(AppendableLog):
             raise
         return 0
 
-    def commit(self, int64_t end_offset):
-        """Return once every record below end_offset is synced; callers that wait share one sync."""
+    def commit(self, end_offset):
+        """Return once every record below end_offset is synced; callers that wait share one sync.
+
+        Raises UsageError for what is no integer from 0 on, LogFailedError, LogClosedError.
+        """
+        cdef int64_t wanted = offset_of(end_offset, "end_offset", self.path)
         cdef int64_t target
-        if self.durable_end >= end_offset:
+        if self.durable_end >= wanted:
             return
         if self.fork_generation != fork_count[0]:
             self.refuse()
-        if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
+        self.sync_lock.acquire()
         try:
-            if self.durable_end >= end_offset:
+            if self.durable_end >= wanted:
                 return
             if self.failed or self.closed:
                 self.refuse()
@@ -78,7 +79,7 @@ cdef class Log(AppendableLog):
             if truncations == self.truncations:
                 self.durable_end = target
         finally:
-            PyThread_release_lock(self.sync_lock)
+            self.sync_lock.release()
 
     def flush(self):
         """Sync everything written so far, then move the recovery point to it. Returns it.
@@ -88,9 +89,7 @@ cdef class Log(AppendableLog):
         cdef int64_t target
         if self.fork_generation != fork_count[0]:
             self.refuse()
-        if not PyThread_acquire_lock(self.sync_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.sync_lock, WAIT_LOCK)
+        self.sync_lock.acquire()
         try:
             if self.failed or self.closed:
                 self.refuse()
@@ -106,26 +105,26 @@ cdef class Log(AppendableLog):
                     self.note_recovery_point(target)
             return self.recovery_point
         finally:
-            PyThread_release_lock(self.sync_lock)
+            self.sync_lock.release()
 
-    def truncate_to(self, int64_t offset):
+    def truncate_to(self, offset):
         """Keep offsets below `offset`; the whole batch that holds it goes. True if records went.
 
         log_end_offset becomes `offset` (facts 4.6). Views of cut bytes stay readable. Durable on
-        return. The cost does not depend on the size of the log. Raises UsageError below 0.
+        return. The cost does not depend on the size of the log. Raises UsageError for what is no
+        integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
         """
-        if offset < 0:
-            raise UsageError(f"expected an offset >= 0 to truncate {self.path} to, found {offset}")
+        cdef int64_t cut = offset_of(offset, "offset", self.path)
         self.lock()
         try:
-            if offset >= self.log_end_offset:
+            if cut >= self.log_end_offset:
                 if self.epochs.truncate_from_end(self.log_end_offset):
                     self.write_epochs()
                 return False
-            if offset < self.bases[0]:
-                self.restart_locked(offset, offset)
+            if cut < self.bases[0]:
+                self.restart_locked(cut, cut)
             else:
-                self.truncate_locked(offset)
+                self.truncate_locked(cut)
             return True
         finally:
             self.unlock()
@@ -205,6 +204,7 @@ cdef class Log(AppendableLog):
     def unlink_retired(self, *, now_ms=None):
         """Unlink renamed files whose delay is over; mappings of them stay readable."""
         cdef int64_t now = self.now(now_ms)
+        self.check_open()
         waiting = []
         for deadline_ms, path in self.retired:
             if deadline_ms > now:
@@ -216,13 +216,19 @@ cdef class Log(AppendableLog):
                 continue
         self.retired = waiting
 
-    def truncate_fully_and_start_at(self, int64_t offset, *, log_start_offset=None):
-        """Drop everything and go on, empty, at `offset`; durable on return (facts 4.6)."""
-        if offset < 0:
-            raise UsageError(f"expected an offset >= 0 to start {self.path} at, found {offset}")
+    def truncate_fully_and_start_at(self, offset, *, log_start_offset=None):
+        """Drop everything and go on, empty, at `offset`; durable on return (facts 4.6).
+
+        log_start_offset: at most `offset`, which it is if None. Raises UsageError for what is no
+        integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
+        """
+        cdef int64_t end = offset_of(offset, "offset", self.path)
+        cdef int64_t start = end
+        if log_start_offset is not None:
+            start = integer_of(log_start_offset, "log_start_offset", self.path, 0, end)
         self.lock()
         try:
-            self.restart_locked(offset, offset if log_start_offset is None else log_start_offset)
+            self.restart_locked(end, start)
         finally:
             self.unlock()
 
@@ -257,21 +263,23 @@ cdef class Log(AppendableLog):
         self.write_log_start(log_start_offset)
         return 0
 
-    def truncate_prefix_to(self, int64_t offset):
+    def truncate_prefix_to(self, offset):
         """Delete records below `offset`: log_start_offset moves at once, segments go by retention.
 
-        True if it moved. Durable on return. Raises OffsetOutOfRangeError above the high watermark.
-        Source: Kafka's DeleteRecords (facts 4.4).
+        True if it moved. Durable on return. Raises OffsetOutOfRangeError above the high watermark,
+        UsageError for what is no integer from 0 on, LogClosedError. Source: Kafka's DeleteRecords
+        (facts 4.4).
         """
+        cdef int64_t start = offset_of(offset, "offset", self.path)
         self.lock()
         try:
-            if offset < 0 or offset > self.high_watermark:
+            if start > self.high_watermark:
                 raise OffsetOutOfRangeError(
                     f"expected an offset in [0, {self.high_watermark}] to delete the records of "
-                    f"{self.path} below, found {offset}; only committed records can be deleted",
-                    path=self.path, offset=offset,
+                    f"{self.path} below, found {start}; only committed records can be deleted",
+                    path=self.path, offset=start,
                 )
-            return self.move_log_start(offset)
+            return self.move_log_start(start)
         finally:
             self.unlock()
 
@@ -316,7 +324,8 @@ cdef class Log(AppendableLog):
         """Drop old segments by log start, size and time; returns the base offsets that went.
 
         Only committed segments go, the oldest first. Files are renamed now and unlinked once
-        file_delete_delay_ms has passed, by a later call; views stay readable. Facts 4.4.
+        file_delete_delay_ms has passed, by a later call; views stay readable. Raises UsageError
+        for a now_ms that is no integer, LogFailedError, LogClosedError. Facts 4.4.
         """
         cdef int64_t now = self.now(now_ms)
         cdef Py_ssize_t count
@@ -347,6 +356,7 @@ cdef class Log(AppendableLog):
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1:
         cdef int64_t offset
         cdef LogSegment segment
+        cdef Py_ssize_t place
         self.producers.clear()
         # One at the log start speaks of producers whose records are all gone: Kafka forgets them.
         snapshot_files.remove_snapshots(
@@ -360,10 +370,13 @@ cdef class Log(AppendableLog):
             offset = self.log_start_offset
         self.producers.end_offset = offset
         if offset < end_offset:
-            for segment in self.segments[self.floor_place(offset):]:
+            for place in range(self.floor_place(offset), len(self.segments)):
+                segment = self.segments[place]
                 if segment.base_offset >= end_offset:
                     break  # recovery has not checked these yet
                 self.replay_segment(segment, offset, end_offset)
+                if place + 1 < len(self.bases) and self.bases[place + 1] <= end_offset:
+                    self.check_joined(self.segments, place)
         self.producers.end_offset = end_offset
         self.producers.remove_expired(now)
         self.producers.release_below(self.high_watermark)
@@ -404,6 +417,7 @@ cdef class Log(AppendableLog):
     def rebuild_aborts(self, LogSegment segment):
         """Make the segment's transaction index anew from the batches."""
         cdef LogSegment other
+        cdef Py_ssize_t place
         producers = ProducerState(self.config.producer_id_expiration_ms)
         # At time 0 no producer of the snapshot has expired.
         offset = snapshot_files.load_latest(
@@ -413,7 +427,8 @@ cdef class Log(AppendableLog):
         completed = []
         self.lock()
         try:
-            for other in self.segments[self.floor_place(start):]:
+            for place in range(self.floor_place(start), len(self.segments)):
+                other = self.segments[place]
                 if other.base_offset > segment.base_offset or not other.size_bytes:
                     break
                 headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
@@ -421,30 +436,26 @@ cdef class Log(AppendableLog):
             segment.transaction_index.reset()
             for transaction in completed:
                 if transaction.aborted:
-                    segment.transaction_index.append(
-                        AbortedTransaction(
-                            transaction.producer_id, transaction.first_offset,
-                            transaction.last_offset, transaction.last_stable_offset,
-                        )
-                    )
+                    segment.transaction_index.append(transaction)
         finally:
             self.unlock()
 
-    def close(self, *, bint flush=True):
+    def close(self, *, flush=True):
         """Flush, write a producer snapshot and give all files back; views stay readable.
 
-        With flush=False nothing is synced or written, as if the process had been killed.
+        With flush=False nothing is synced or written, as if the process had been killed. Raises
+        UsageError for what is no bool, NoSpaceError, LogFailedError.
         """
+        cdef bint flushing = flag_of(flush, "flush", self.path)
         cdef LogSegment segment
         if self.closed or self.fork_generation != fork_count[0]:
             return
-        if flush:
+        if flushing:
             self.lock()
-        elif not PyThread_acquire_lock(self.write_lock, NOWAIT_LOCK):
-            with nogil:
-                PyThread_acquire_lock(self.write_lock, WAIT_LOCK)
+        else:
+            self.write_lock.acquire()
         try:
-            if flush:
+            if flushing:
                 self.take_snapshot()
                 self.names_unsynced = True
                 self.active_segment.seal()
@@ -453,7 +464,7 @@ cdef class Log(AppendableLog):
                     if os.path.exists(path):
                         mapped_file.remove(path)
             self.closed = True
-            if flush:
+            if flushing:
                 for segment in self.segments:
                     segment.close()
         finally:

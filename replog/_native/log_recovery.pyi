@@ -17,7 +17,7 @@ def load(
     *,
     clean: bool,
     recovery_point: int = 0,
-    log_start_offset: int = 0,
+    log_start_offset: int | None = None,
     epoch_entries: Iterable[tuple[int, int]] | None = None,
     high_watermark: int | None = None,
     now_ms: int,

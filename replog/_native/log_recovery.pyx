@@ -28,7 +28,6 @@ from replog.errors import CorruptBatchError
 
 from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SNAPSHOT_INTERVAL_BYTES
-from replog._native.transaction_index import AbortedTransaction
 
 OFFSET_MAX = 2**63 - 1
 
@@ -54,23 +53,27 @@ class RecoveryReport:
         self.removed = []
 
 
-def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_start_offset=0,
+def load(Log log not None, *, bint clean, int64_t recovery_point=0, log_start_offset=None,
          epoch_entries=None, high_watermark=None, int64_t now_ms, on_progress=None):
     """Fill `log` from its directory; returns a RecoveryReport.
 
-    recovery_point, log_start_offset, epoch_entries (None: lost or damaged) and high_watermark
-    (None: nobody else holds a copy) are as checkpointed. on_progress(done_bytes, total_bytes) is
-    called after each segment that is recovered. Raises CorruptBatchError for damage below the
-    recovery point.
+    recovery_point, log_start_offset (None: the first segment's name tells), epoch_entries (None:
+    lost or damaged) and high_watermark (None: nobody else holds a copy) are as checkpointed.
+    on_progress(done_bytes, total_bytes) is called after each segment that is recovered. Raises
+    CorruptBatchError for damage below the recovery point.
     """
+    cdef int64_t start_offset = log_start_offset or 0
     report = RecoveryReport(clean)
     log.install(find_segments(log, report, now_ms))
-    log.log_start_offset = log_start_offset
+    log.log_start_offset = start_offset
     log.recovered_to = recovery_point
     if not log.segments:
-        log.install([log.new_segment(log_start_offset, now_ms)])
-        if recovery_point > log_start_offset and not clean:
-            refuse_missing(log, recovery_point, log_start_offset)
+        log.install([log.new_segment(start_offset, now_ms)])
+        if recovery_point > start_offset and not clean:
+            refuse_missing(log, recovery_point, start_offset)
+    if clean and log_start_offset is not None and start_offset < log.bases[0]:
+        # Retention moves the checkpoint before it takes a segment away.
+        refuse_missing(log, log.bases[0], start_offset)
     if log.log_start_offset < log.bases[0]:
         log.log_start_offset = log.bases[0]
     for entry in epoch_entries or ():
@@ -82,8 +85,8 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_
     else:
         recover(log, report, recovery_point, not epoch_entries, now_ms, on_progress)
     log.dense_end = log.log_end_offset
-    if log.log_end_offset < log_start_offset:
-        log.restart_locked(log_start_offset, log_start_offset)
+    if log.log_end_offset < start_offset:
+        log.restart_locked(start_offset, start_offset)
     log.recovered_to = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.durable_end = log.recovered_to
     log.find_written_epoch()
@@ -96,9 +99,9 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, int64_t log_
 
 cdef int refuse_missing(Log log, int64_t recovery_point, int64_t end_offset) except -1:
     raise CorruptBatchError(
-        f"expected offsets up to {recovery_point}, which were synced, in {log.path}, found the "
-        f"log to end at {end_offset}; segment files are missing or cut: bring them back, or delete "
-        f"the directory and copy it from a replica",
+        f"expected offsets up to {recovery_point}, which were synced, in {log.path}, found none "
+        f"from {end_offset} on; segment files are missing or cut: bring them back, or delete the "
+        f"directory and copy it from a replica",
         path=log.path, offset=end_offset, position=0,
     )
 
@@ -185,7 +188,9 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
         segment = log.segments[place]
         # A later segment that does not continue the log outlived a truncation before it.
         hole = not log.compacted and segment.base_offset != end_offset
-        if place > first and segment.base_offset > recovery_point and hole:
+        if place > first and hole:
+            if end_offset < recovery_point:
+                refuse_missing(log, recovery_point, end_offset)
             report.problem = (
                 f"segment {segment.path} starts at offset {segment.base_offset}, not {end_offset}"
             )
@@ -268,12 +273,7 @@ cdef int note_batches(Log log, LogSegment segment, BatchHeader* headers, int64_t
             continue
         completed = log.producers.update(header)
         if completed is not None and completed.aborted:
-            segment.transaction_index.append(
-                AbortedTransaction(
-                    completed.producer_id, completed.first_offset, completed.last_offset,
-                    completed.last_stable_offset,
-                )
-            )
+            segment.transaction_index.append(completed)
     return 0
 
 
@@ -379,8 +379,7 @@ def begins_there(Log log, int32_t last_epoch, int32_t leader_epoch, int64_t star
         return False
     if start_offset == log.log_start_offset:
         return header.leader_epoch >= leader_epoch
-    # The batch may begin behind the entry, where a cut inside another left a hole.
-    if header.base_offset < start_offset or header.leader_epoch != leader_epoch:
+    if header.base_offset != start_offset or header.leader_epoch != leader_epoch:
         return False
     segment = log.segments[log.floor_place(start_offset - 1)]
     return not segment.find(start_offset - 1, &header) or header.leader_epoch < leader_epoch
@@ -392,7 +391,8 @@ def rebuild_epochs(Log log):
 
     cdef LogSegment segment
     log.epochs.clear()
-    for segment in log.segments:
+    for number, segment in enumerate(log.segments):
+        log.check_joined(log.segments, number)
         if not segment.size_bytes:
             continue
         headers = scan(segment.view(0, segment.file.size_bytes), check_crc=False).headers

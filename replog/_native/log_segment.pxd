@@ -27,6 +27,7 @@ cdef class LogSegment:
     cdef int64_t largest_timestamp_offset
     cdef int64_t first_timestamp          # largest of the first append: the roll clock; -1 unknown
     cdef readonly int64_t created_ms
+    cdef int64_t joined_end               # the next segment's base, once found to be reached; or -1
 
     cdef int open(self) except -1
     cdef int open_indexes(self) except -1

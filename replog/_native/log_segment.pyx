@@ -47,6 +47,7 @@ cdef class LogSegment:
         self.largest_timestamp_offset = -1
         self.first_timestamp = -1
         self.created_ms = created_ms
+        self.joined_end = -1
 
     def create(self):
         """Make the (empty) data file and indexes of a new segment; nothing is synced."""

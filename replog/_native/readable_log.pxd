@@ -27,10 +27,22 @@ cdef class ReadableLog:
     cdef readonly int64_t log_start_offset
     cdef readonly int64_t log_end_offset    # moved last in an append, first in a truncation
     cdef int64_t watermark                  # -1: nobody set it, it follows log_end_offset
+    cdef int64_t dense_end                  # of the last batch; lower after a cut inside one
+    cdef int64_t truncations                # how often the end has moved back
+    cdef bint compacted                     # offsets may have holes
     cdef ProducerState producers
     cdef LeaderEpochCache epochs
     cdef set checked_aborts                 # base offsets of segments whose .txnindex was checked
+    cdef readonly bint closed
 
+    cpdef int check_open(self) except -1
+    cdef LogSlice read_range(
+        self, int64_t start_offset, int64_t max_bytes, int64_t end_offset, bint min_one_message,
+        bint whole_batches
+    )
+    cdef object first_from(self, int64_t timestamp)
+
+    cdef int check_joined(self, tuple segments, Py_ssize_t place) except -1
     cdef int64_t floor_place(self, int64_t offset) except -1
     cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1
     cdef object first_at(self, LogSegment segment, BatchHeader* header, int64_t timestamp)

@@ -28,10 +28,12 @@ class LogSlice:
     def records(self, *, end_offset: int = ..., **options: Any) -> Any: ...
 
 class ReadableLog:
+    def check_open(self) -> int: ...
     path: str
     segments: tuple[LogSegment, ...]
     log_start_offset: int
     log_end_offset: int
+    closed: bool
     @property
     def high_watermark(self) -> int: ...
     @property

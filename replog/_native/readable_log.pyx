@@ -12,14 +12,15 @@ lives.
 from bisect import bisect_right
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t
 
+from replog._native.arguments cimport flag_of, int32_of, int64_of, offset_of
 from replog._native.batch_format cimport CONTROL_ABORT
 from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
 
-from replog.errors import OffsetOutOfRangeError
+from replog.errors import CorruptBatchError, LogClosedError, OffsetOutOfRangeError
 
 from replog._native import record_decoder
 
@@ -65,21 +66,39 @@ cdef class LogSlice:
         return end
 
     def to_arrow(self, *, end_offset=OFFSET_MAX, columns=None, zero_copy=False, **options):
-        """The records of [start_offset, end_offset) as an Arrow RecordBatch; see record_decoder."""
+        """The records of [start_offset, end_offset) as an Arrow RecordBatch; see record_decoder.
+
+        Raises UsageError for another end, unknown columns or no bool, CorruptBatchError,
+        DecompressionError.
+        """
         return record_decoder.decode_arrow(
-            self, start_offset=self.start_offset, end_offset=end_offset, columns=columns,
-            zero_copy=zero_copy, path=self.path, position=self.position, **options,
+            self, start_offset=self.start_offset,
+            end_offset=offset_of(end_offset, "end_offset", self.path), columns=columns,
+            zero_copy=flag_of(zero_copy, "zero_copy", self.path), path=self.path,
+            position=self.position, **options,
         )
 
     def records(self, *, end_offset=OFFSET_MAX, **options):
-        """Iterate the records of [start_offset, end_offset), decoding one batch at a time."""
+        """Iterate the records of [start_offset, end_offset), decoding one batch at a time.
+
+        Raises UsageError for another end; CorruptBatchError, DecompressionError as it gets there.
+        """
         return record_decoder.iter_records(
-            self, start_offset=self.start_offset, end_offset=end_offset, path=self.path,
+            self, start_offset=self.start_offset,
+            end_offset=offset_of(end_offset, "end_offset", self.path), path=self.path,
             position=self.position, **options,
         )
 
 
 cdef class ReadableLog:
+    cpdef int check_open(self) except -1:  # called from both sides
+        """Raise LogClosedError if the log is closed; never blocks."""
+        if self.closed:
+            raise LogClosedError(
+                f"expected an open log, found {self.path} closed; open it again", path=self.path
+            )
+        return 0
+
     @property
     def high_watermark(self):
         """Exclusive: offsets below it are committed. Follows log_end_offset where nobody set it."""
@@ -112,17 +131,32 @@ cdef class ReadableLog:
         """State of every idempotent producer, in the order of Kafka's snapshot file."""
         return self.producers.entries()
 
-    def end_offset_for_epoch(self, int32_t leader_epoch):
-        """(leader_epoch, exclusive end offset) of the largest epoch <= the one asked; (-1, -1)."""
-        return self.epochs.end_offset_for(leader_epoch, self.log_end_offset)
+    def end_offset_for_epoch(self, leader_epoch):
+        """(leader_epoch, exclusive end offset) of the largest epoch <= the one asked; (-1, -1).
 
-    def epoch_for_offset(self, int64_t offset):
-        """The leader epoch that `offset` was written in, -1 if unknown."""
-        return self.epochs.epoch_for_offset(offset)
+        Raises UsageError for what is no 32-bit integer, LogClosedError.
+        """
+        self.check_open()
+        return self.epochs.end_offset_for(
+            int32_of(leader_epoch, "leader_epoch", self.path), self.log_end_offset
+        )
 
-    def set_high_watermark(self, int64_t offset):
-        """Move the high watermark, clamped to [log_start_offset, log_end_offset]; returns it."""
-        self.watermark = max(self.log_start_offset, min(offset, self.log_end_offset))
+    def epoch_for_offset(self, offset):
+        """The leader epoch that `offset` was written in, -1 if unknown.
+
+        Raises UsageError for what is no integer from 0 on, LogClosedError.
+        """
+        self.check_open()
+        return self.epochs.epoch_for_offset(offset_of(offset, "offset", self.path))
+
+    def set_high_watermark(self, offset):
+        """Move the high watermark, clamped to [log_start_offset, log_end_offset]; returns it.
+
+        Raises UsageError for what is no integer from 0 on, LogClosedError.
+        """
+        cdef int64_t asked = offset_of(offset, "high_watermark", self.path)
+        self.check_open()
+        self.watermark = max(self.log_start_offset, min(asked, self.log_end_offset))
         self.producers.release_below(self.watermark)
         return self.watermark
 
@@ -140,6 +174,36 @@ cdef class ReadableLog:
         cdef int64_t place = bisect_right(self.bases, offset) - 1
         return place if place > 0 else 0
 
+    cdef int check_joined(self, tuple segments, Py_ssize_t place) except -1:
+        """Refuse to go from segments[place] to the next over offsets that neither has.
+
+        Only a compacted log has such holes; in any other a file was emptied, cut or taken away.
+        """
+        cdef LogSegment segment = segments[place]
+        cdef LogSegment following
+        cdef BatchHeader header
+        cdef Py_ssize_t now_at
+        if self.compacted or place + 1 >= len(segments):
+            return 0
+        following = segments[place + 1]
+        if following.base_offset <= max(segment.joined_end, self.log_start_offset):
+            return 0
+        if segment.find(following.base_offset - 1, &header):
+            segment.joined_end = following.base_offset
+            return 0
+        # Unless a truncation or retention has taken the two apart meanwhile.
+        now_at = self.floor_place(segment.base_offset)
+        if segments[place:place + 2] == self.segments[now_at:now_at + 2]:
+            end_offset = segment.next_offset()
+            raise CorruptBatchError(
+                f"expected the records of {segment.path} to go on up to offset "
+                f"{following.base_offset}, where the next segment begins, found them to end at "
+                f"offset {end_offset}; the file was emptied or cut, or those behind it are gone: "
+                f"bring them back, or copy the directory from a replica",
+                path=segment.path, position=segment.file.size_bytes, offset=end_offset,
+            )
+        return 0
+
     cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1:
         """Byte place in segment `place` that a read below `bound` may go up to."""
         cdef LogSegment segment = self.segments[place]
@@ -155,21 +219,37 @@ cdef class ReadableLog:
             return header.position + header.size_bytes
         return header.position
 
-    def read(self, int64_t start_offset, int64_t max_bytes=1048576, *, end_offset=None,
-             bint min_one_message=True, bint whole_batches=False):
+    def read(self, start_offset, max_bytes=1048576, *, end_offset=None, min_one_message=True,
+             whole_batches=False):
         """A LogSlice from the batch that holds start_offset, within one segment.
 
         Reads below end_offset (exclusive; None: the log end) and about max_bytes: the last batch
         may be cut there, but with min_one_message the first is whole however large. A batch that
         ends above end_offset is left out, as Kafka does at a high watermark, or with whole_batches
         taken whole. Empty where nothing is below the bound. Raises OffsetOutOfRangeError outside
-        [log_start_offset, log_end_offset]. Source: Kafka's UnifiedLog.read (facts 4.2).
+        [log_start_offset, log_end_offset], CorruptBatchError where bytes or files below the log end
+        are damaged or missing, UsageError for what is no integer (bytes and end from 0 on) or no
+        bool, LogClosedError. Source: Kafka's UnifiedLog.read (facts 4.2).
         """
+        self.check_open()
+        return self.read_range(
+            int64_of(start_offset, "start_offset", self.path),
+            offset_of(max_bytes, "max_bytes", self.path),
+            OFFSET_MAX if end_offset is None else offset_of(end_offset, "end_offset", self.path),
+            flag_of(min_one_message, "min_one_message", self.path),
+            flag_of(whole_batches, "whole_batches", self.path),
+        )
+
+    cdef LogSlice read_range(
+        self, int64_t start_offset, int64_t max_bytes, int64_t end_offset, bint min_one_message,
+        bint whole_batches
+    ):
         cdef int64_t log_end = self.log_end_offset
-        cdef int64_t bound = log_end if end_offset is None else min(<int64_t> end_offset, log_end)
+        cdef int64_t bound = min(end_offset, log_end)
         cdef LogSegment segment
         cdef BatchHeader header
         cdef Py_ssize_t place
+        cdef tuple segments
         cdef int64_t limit, length
         cdef bint incomplete
         if start_offset < self.log_start_offset or start_offset > log_end:
@@ -179,10 +259,11 @@ cdef class ReadableLog:
                 path=self.path, offset=start_offset,
             )
         place = self.floor_place(start_offset)
+        segments = self.segments
         if start_offset >= bound:
             return self.empty_slice(start_offset)
-        while place < len(self.segments):
-            segment = self.segments[place]
+        while place < len(segments):
+            segment = segments[place]
             if segment.find(start_offset, &header):
                 if header.base_offset >= bound:
                     return self.empty_slice(start_offset)
@@ -194,6 +275,7 @@ cdef class ReadableLog:
                     start_offset, segment.base_offset, header.position, length, incomplete,
                     segment.view(header.position, length) if length else None, segment.path,
                 )
+            self.check_joined(segments, place)
             place += 1
         return self.empty_slice(start_offset)
 
@@ -208,16 +290,26 @@ cdef class ReadableLog:
             position = header.position
         return LogSlice(start_offset, segment.base_offset, position, 0, False, None, segment.path)
 
-    def offset_for_timestamp(self, int64_t timestamp):
+    def offset_for_timestamp(self, timestamp):
         """(timestamp, offset, leader_epoch) of the first record at or after `timestamp` ms, or
         None.
 
-        Only offsets from log_start_offset on count. Source: Kafka's ListOffsets (facts 4.3).
+        Only offsets from log_start_offset on count. Raises UsageError for what is no 64-bit
+        integer, CorruptBatchError, LogClosedError. Source: Kafka's ListOffsets (facts 4.3).
         """
+        self.check_open()
+        return self.first_from(int64_of(timestamp, "timestamp", self.path))
+
+    cdef object first_from(self, int64_t timestamp):
         cdef LogSegment segment
         cdef int64_t floor = self.log_start_offset
         cdef BatchHeader header
-        for segment in self.segments:
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t place
+        for place in range(len(segments)):
+            if place:
+                self.check_joined(segments, place - 1)
+            segment = segments[place]
             segment.open_timestamp()
             largest = segment.largest_timestamp
             if largest < 0:
@@ -252,26 +344,39 @@ cdef class ReadableLog:
         """(timestamp, offset, leader_epoch) of the first record with the largest one, or None."""
         cdef LogSegment segment
         cdef int64_t largest = -1
-        for segment in self.segments:
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t place
+        self.check_open()
+        for place in range(len(segments)):
+            segment = segments[place]
             segment.open_timestamp()
+            self.check_joined(segments, place)
             largest = max(largest, segment.largest_timestamp)
-        return self.offset_for_timestamp(largest) if largest >= 0 else None
+        return self.first_from(largest) if largest >= 0 else None
 
-    def aborted_transactions(self, int64_t start_offset, int64_t end_offset):
-        """Aborted transactions that overlap [start_offset, end_offset), from the .txnindex."""
+    def aborted_transactions(self, start_offset, end_offset):
+        """Aborted transactions that overlap [start_offset, end_offset), from the .txnindex.
+
+        Raises UsageError for what is no integer from 0 on, LogClosedError.
+        """
+        cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
+        cdef int64_t end = offset_of(end_offset, "end_offset", self.path)
         cdef LogSegment segment
+        cdef tuple segments = self.segments
+        cdef Py_ssize_t place
+        self.check_open()
         found = []
-        for segment in self.segments[self.floor_place(start_offset):]:
+        for place in range(self.floor_place(start), len(segments)):
+            segment = segments[place]
             if segment.base_offset not in self.checked_aborts:
                 if not self.aborts_hold(segment):
                     self.rebuild_aborts(segment)
                 self.checked_aborts.add(segment.base_offset)
-            collected, complete = segment.transaction_index.collect_aborted(
-                start_offset, end_offset
-            )
+            collected, complete = segment.transaction_index.collect_aborted(start, end)
             found.extend(collected)
             if complete:
                 break
+            self.check_joined(segments, place)
         return found
 
     def aborts_hold(self, LogSegment segment):

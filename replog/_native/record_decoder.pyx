@@ -27,7 +27,7 @@ from replog._native.record_walk cimport HeaderView, RecordView, next_header, nex
 
 import pyarrow as pa
 
-from replog.errors import InvariantViolation, UsageError
+from replog.errors import InvariantViolation, UsageError, shown
 
 cdef enum:
     CURSOR_COMPRESSED = 3      # beside the cursor's own: records must be decompressed first
@@ -64,17 +64,34 @@ cdef class Selection:
 cdef dict _selections = {}
 
 
+cdef tuple names_of(columns):
+    # None for all, or different names of columns; UsageError for anything else.
+    names = None
+    if columns is None:
+        return None
+    if not isinstance(columns, (str, bytes)):
+        try:
+            names = tuple(columns)
+        except Exception:  # no iterable, or one that fails
+            names = None
+    if names is None or not all(isinstance(name, str) and name in COLUMN_NAMES for name in names):
+        names = None
+    elif len(set(names)) != len(names):
+        names = None
+    if names is None:
+        raise UsageError(
+            f"expected columns to be a sequence of different names out of "
+            f"{', '.join(COLUMN_NAMES)}, found {shown(columns)}",
+            argument="columns",
+        )
+    return names
+
+
 cdef Selection select(columns, bint zero_copy):
     cdef Selection selection = _selections.get((columns, zero_copy))
     if selection is not None:
         return selection
     names = COLUMN_NAMES if columns is None else columns
-    unknown = [name for name in names if name not in COLUMN_NAMES]
-    if unknown or len(set(names)) != len(names):
-        raise UsageError(
-            f"expected different columns out of {', '.join(COLUMN_NAMES)}, found {list(names)!r}; "
-            f"correct `columns`"
-        )
     selection = Selection()
     fields = []
     for name in names:
@@ -91,7 +108,7 @@ cdef Selection select(columns, bint zero_copy):
 
 def schema(columns=None, *, bint zero_copy=False):
     """The pyarrow.Schema of what `decode_arrow` returns for the same arguments."""
-    return select(None if columns is None else tuple(columns), zero_copy).schema
+    return select(names_of(columns), zero_copy).schema
 
 
 cdef int reserve_plain(BatchCursor cursor, Columns* columns) noexcept nogil:
@@ -199,9 +216,7 @@ def decode_arrow(
     cdef BatchCursor cursor
     cdef Columns grown
     cdef bint broken
-    if columns is not None and type(columns) is not tuple:
-        columns = tuple(columns)
-    selection = select(columns, zero_copy)
+    selection = select(names_of(columns), zero_copy)
     cursor = BatchCursor(
         buffer, start_offset, end_offset, check_crc, aborted, include_control, output_bytes_max,
         path, position,

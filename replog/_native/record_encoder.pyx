@@ -200,9 +200,9 @@ def encode(
 
     values, keys: list or tuple of bytes or None; an Arrow array (chunked or not) of binary,
     large_binary, string, binary_view or fixed_size_binary; a numpy array of S strings or of uint8
-    in two dimensions (a row each). keys None: no record has a key.
-    timestamps: None for now_ms; one int; ints, an int64 or datetime64[ms] numpy array, an Arrow
-    array of int64 or timestamp[ms]. Milliseconds since 1970, -1 for none.
+    in two dimensions (a row each). What is masked is null. keys None: no record has a key.
+    timestamps: None for now_ms; one int; ints, an int64 or datetime64 numpy array, an Arrow array
+    of int64 or timestamp, all of whole milliseconds. Milliseconds since 1970, -1 for none.
     headers: per record a sequence of (str, bytes or None), a dict or None; or an Arrow
     list<struct<key, value>> or map.
     codec, level: as compression.compress(). timestamp_type 1 (LogAppendTime) puts now_ms into

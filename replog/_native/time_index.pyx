@@ -65,6 +65,8 @@ cdef class TimeIndex(SlotArray):
         cdef uint8_t* slot
         if self.full and not ignore_full:
             return 0
+        if timestamp == NO_TIMESTAMP and self.entry_count == 0:
+            return 0   # no record had one yet
         if (
             offset - self.base_offset > INT32_MAX or offset < self.base_offset
             or (self.entry_count and (offset < self.last_offset or timestamp < self.last_timestamp))

@@ -119,9 +119,14 @@ cdef class TransactionIndex:
         return 0
 
     def append(self, aborted):
-        """Add an AbortedTransaction. Raises NoSpaceError (nothing was kept) or LogFailedError."""
-        producer_id, first_offset, last_offset, last_stable_offset = aborted
-        self.append_fields(producer_id, first_offset, last_offset, last_stable_offset)
+        """Add an AbortedTransaction, or a CompletedTransaction that was aborted.
+
+        Raises NoSpaceError (nothing was kept) or LogFailedError.
+        """
+        self.append_fields(
+            aborted.producer_id, aborted.first_offset, aborted.last_offset,
+            aborted.last_stable_offset,
+        )
 
     @property
     def entry_count(self):

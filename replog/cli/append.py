@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
 from replog.cli.record_json import decoded, line
-from replog.errors import UsageError
+from replog.cli.streams import separator_bytes, standard_input, standard_output
+from replog.errors import ReplogError, UsageError, shown
 from replog.storage.partition_log import PartitionLog
-from replog.types import Codec
+from replog.types import NO_TIMESTAMP, Codec
+
+if TYPE_CHECKING:
+    from replog._native.append_result import AppendResult
 
 Headers = list[tuple[str, bytes | None]]
 
 
+BATCH_RECORDS_MAX = 1_000_000
+TIMESTAMP_MAX = 2**63 - 1
+
+
 class Lines(NamedTuple):
-    """Columns of the records of one append; `timestamps` in ms since the epoch."""
+    """Columns of the records of one append; `timestamps` in ms since the epoch.
+
+    numbers: of the input's lines, from 1.
+    """
 
     values: list[bytes | None]
     keys: list[bytes | None]
     timestamps: list[int]
     headers: list[Headers]
+    numbers: list[int]
 
 
 def now_ms() -> int:
@@ -42,48 +53,71 @@ def now_ms() -> int:
 )
 @click.option(
     "--batch-records",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=BATCH_RECORDS_MAX),
     default=1000,
     show_default=True,
     help="Records per batch.",
 )
-@click.option("--key-separator", help="Split each line at the first of this text: key, value.")
+@click.option(
+    "--key-separator",
+    "separator",
+    callback=separator_bytes,
+    help="Split each line at the first of this text: key, value.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Lines are JSON objects, bytes as base64.")
 def append(
-    path: str, *, codec: str, batch_records: int, key_separator: str | None, as_json: bool
+    path: str, *, codec: str, batch_records: int, separator: bytes | None, as_json: bool
 ) -> None:
     """Append the lines of stdin to the partition directory PATH, named TOPIC-N.
 
     The directory is created if missing. With --json a line is an object of `key`, `value`,
     `headers` (pairs) and `timestamp` (ms), each of them optional; other fields are passed over, so
     that what `read --json` and `dump --json --records` print can be appended. All records are on
-    disk, synced, when the command ends.
+    disk, synced, when the command ends; so are those before a line that is refused.
     """
-    if as_json and key_separator is not None:
-        raise UsageError("expected --json or --key-separator, found both; JSON names its keys")
-    stdin = sys.stdin.buffer
-    separator = None if key_separator is None else key_separator.encode()
+    if as_json and separator is not None:
+        raise click.UsageError(
+            "expected --json or --key-separator, found both; JSON names its keys"
+        )
+    stdin = standard_input()
     first_offset: int | None = None
     count = 0
     with PartitionLog.open(path, now_ms=now_ms) as log:
         gathered = _gathered(stdin, batch_records, separator, as_json=as_json)
         while (lines := _next_lines(gathered, count)) is not None:
-            result = log.append(
-                lines.values,
-                keys=lines.keys,
-                timestamps=lines.timestamps,
-                headers=lines.headers,
-                codec=Codec[codec.upper()],
-            )
+            result = _appended(log, lines, Codec.of(codec), count)
             first_offset = result.base_offset if first_offset is None else first_offset
             count += len(lines.values)
         log.flush()
         end_offset = log.log_end_offset
     if as_json:
         told = {"records": count, "first_offset": first_offset, "log_end_offset": end_offset}
-        sys.stdout.buffer.write(line(told))
+        standard_output().write(line(told))
     else:
         click.echo(f"appended {count} records; the log ends at offset {end_offset}", err=True)
+
+
+def _appended(log: PartitionLog, lines: Lines, codec: Codec, count: int) -> AppendResult:
+    """Append some lines; an error tells which they were and what went in before them."""
+    try:
+        return log.append(
+            lines.values,
+            keys=lines.keys,
+            timestamps=lines.timestamps,
+            headers=lines.headers,
+            codec=codec,
+        )
+    except ReplogError as error:
+        row = error.facts.get("row")
+        place = f"lines {lines.numbers[0]} to {lines.numbers[-1]}"
+        if len(lines.numbers) == 1:
+            place = f"line {lines.numbers[0]}"
+        elif isinstance(row, int):
+            place = f"line {lines.numbers[row]} (with {place})"
+        facts = error.facts | {"line": lines.numbers[row or 0]}
+        raise type(error)(
+            f"{error}; {place} of the input not appended, {count} records before were", **facts
+        ) from error
 
 
 def _next_lines(gathered: Iterator[Lines], count: int) -> Lines | None:
@@ -91,26 +125,26 @@ def _next_lines(gathered: Iterator[Lines], count: int) -> Lines | None:
     try:
         return next(gathered, None)
     except UsageError as error:
-        raise UsageError(f"{error}; {count} records before it were appended") from error
+        raise UsageError(f"{error}; {count} records before were appended") from error
 
 
 def _gathered(
     stdin: BinaryIO, batch_records: int, separator: bytes | None, *, as_json: bool
 ) -> Iterator[Lines]:
-    lines = Lines([], [], [], [])
+    lines = Lines([], [], [], [], [])
     for number, text in enumerate(stdin, start=1):
         if as_json:
             _take_json(text, number, lines)
         else:
-            _take_text(text.removesuffix(b"\n"), separator, lines)
+            _take_text(text.removesuffix(b"\n"), number, separator, lines)
         if len(lines.values) == batch_records:
             yield lines
-            lines = Lines([], [], [], [])
+            lines = Lines([], [], [], [], [])
     if lines.values:
         yield lines
 
 
-def _take_text(text: bytes, separator: bytes | None, lines: Lines) -> None:
+def _take_text(text: bytes, number: int, separator: bytes | None, lines: Lines) -> None:
     key: bytes | None = None
     if separator is not None and separator in text:
         key, _, text = text.partition(separator)
@@ -118,6 +152,7 @@ def _take_text(text: bytes, separator: bytes | None, lines: Lines) -> None:
     lines.keys.append(key)
     lines.timestamps.append(now_ms())
     lines.headers.append([])
+    lines.numbers.append(number)
 
 
 def _take_json(text: bytes, number: int, lines: Lines) -> None:
@@ -125,21 +160,29 @@ def _take_json(text: bytes, number: int, lines: Lines) -> None:
         return
     try:
         row = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"expected a JSON object on line {number}, found {error}") from error
     if not isinstance(row, dict):
         raise UsageError(f"expected a JSON object on line {number}, found {type(row).__name__}")
     timestamp = row.get("timestamp")
-    if timestamp is not None and (not isinstance(timestamp, int) or isinstance(timestamp, bool)):
-        raise UsageError(f"expected an integer timestamp on line {number}, found {timestamp!r}")
+    if timestamp is not None and (
+        not isinstance(timestamp, int)
+        or isinstance(timestamp, bool)
+        or not NO_TIMESTAMP <= timestamp <= TIMESTAMP_MAX
+    ):
+        raise UsageError(
+            f"expected an integer timestamp of ms, or -1 for none, on line {number}, found "
+            f"{shown(timestamp)}"
+        )
     headers = row.get("headers") or []
     if not isinstance(headers, list) or not all(_is_header(pair) for pair in headers):
-        raise UsageError(f"expected headers as pairs on line {number}, found {headers!r}")
+        raise UsageError(f"expected headers as pairs on line {number}, found {shown(headers)}")
     place = f"on line {number}"
     lines.keys.append(decoded(row.get("key"), f"key {place}"))
     lines.values.append(decoded(row.get("value"), f"value {place}"))
     lines.timestamps.append(now_ms() if timestamp is None else timestamp)
     lines.headers.append([(name, decoded(value, f"header {place}")) for name, value in headers])
+    lines.numbers.append(number)
 
 
 def _is_header(pair: object) -> bool:

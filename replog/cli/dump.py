@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 
 import click
@@ -10,7 +9,7 @@ import click
 from replog.cli.dump_rows import batch_rows, file_record_rows, visible_rows
 from replog.cli.dump_text import facts, readable, text_line
 from replog.cli.record_json import Row, line
-from replog.errors import UsageError
+from replog.cli.streams import standard_output
 from replog.types import Isolation
 
 ISOLATIONS = [Isolation.HIGH_WATERMARK.value, Isolation.TXN_COMMITTED.value]
@@ -34,7 +33,7 @@ def dump(path: str, *, as_json: bool, batches: bool, records: bool, isolation: s
     on them or not. A log directory stands for all its partitions.
     """
     if batches and (records or isolation):
-        raise UsageError("expected --batches or --records, found both; ask for one at a time")
+        raise click.UsageError("expected --batches or --records, found both; ask for one at a time")
     rows: Iterator[Row]
     if batches:
         rows = batch_rows(path, explain=not as_json)
@@ -44,6 +43,6 @@ def dump(path: str, *, as_json: bool, batches: bool, records: bool, isolation: s
         rows = file_record_rows(path)
     else:
         rows = facts(path)
-    write = sys.stdout.buffer.write
+    write = standard_output().write
     for row in rows:
         write(line(row) if as_json else text_line(readable(row)))

@@ -10,7 +10,7 @@ from typing import Any
 
 from replog.cli.dump_rows import batch_rows
 from replog.cli.record_json import Row
-from replog.errors import ReplogError, UsageError
+from replog.errors import CorruptFileError, ReplogError, UsageError, shown
 from replog.reader import PartitionReader, names, partition_paths
 from replog.reader.raw import base_offset_of
 from replog.reader.side_files import (
@@ -30,12 +30,15 @@ from replog.storage.checkpoint_files import (
     read_leader_epochs,
     read_offset_checkpoint,
 )
+from replog.storage.meta_properties import parse_properties, read_meta_properties
+from replog.storage.partition_metadata import read_topic_id
+from replog.storage.quorum_state import QUORUM_STATE_FILE, read_quorum_state
 
 _TEXT_FILES = (
     names.META_FILE,
     names.PARTITION_METADATA_FILE,
     ".kafka_cleanshutdown",
-    "quorum-state",
+    QUORUM_STATE_FILE,
 )
 _CHECKPOINTS = (
     HIGH_WATERMARK_CHECKPOINT,
@@ -48,7 +51,7 @@ _CHECKPOINTS = (
 def text_line(row: Row) -> bytes:
     """A row as `name: fact` pairs, for people."""
     shown = (f"{name}: {_shown(fact)}" for name, fact in row.items())
-    return ("  ".join(shown) + "\n").encode()
+    return ("  ".join(shown) + "\n").encode(errors="backslashreplace")
 
 
 def readable(row: Row) -> Row:
@@ -86,10 +89,18 @@ def _log_directory(path: str) -> Iterator[Row]:
     yield {"log_directory": os.path.abspath(path)}
     for name in sorted(os.listdir(path)):
         if name in (*_TEXT_FILES, *_CHECKPOINTS):
-            for row in _side_file(os.path.join(path, name)):
-                yield {"file": name, **row}
+            yield from _one_of_many(path, name)
     for directory in partition_paths(path):
         yield _extent(directory)
+
+
+def _one_of_many(path: str, name: str) -> Iterator[Row]:
+    """The rows of a small file of a directory; a damaged one says so and hides no other."""
+    try:
+        for row in _side_file(os.path.join(path, name)):
+            yield {"file": name, **row}
+    except ReplogError as error:
+        yield {"file": name, "problem": str(error)}
 
 
 def _extent(path: str) -> Row:
@@ -113,8 +124,7 @@ def _partition(path: str) -> Iterator[Row]:
     yield _extent(path)
     for name in sorted(os.listdir(path)):
         if name in (*_TEXT_FILES, *_CHECKPOINTS, LEADER_EPOCH_CHECKPOINT):
-            for row in _side_file(os.path.join(path, name)):
-                yield {"file": name, **row}
+            yield from _one_of_many(path, name)
     for segment in names.segment_names(path):
         offsets = decode_offset_index(
             read_whole(side_path(segment.path, ".index")) or b"", segment.base_offset
@@ -160,7 +170,7 @@ def _side_file(path: str) -> Iterator[Row]:
         for epoch, start_offset in read_leader_epochs(path) or []:
             yield {"leader_epoch": epoch, "start_offset": start_offset}
     elif name in _TEXT_FILES:
-        yield from _text_file(name, content.decode(errors="replace"))
+        yield from _text_file(path, content.decode(errors="replace"))
     else:
         raise UsageError(
             f"expected a segment, index, snapshot, checkpoint or metadata file, found {name}, "
@@ -168,13 +178,37 @@ def _side_file(path: str) -> Iterator[Row]:
         )
 
 
-def _text_file(name: str, text: str) -> Iterator[Row]:
-    """Properties and `name: value` lines as one row; JSON as it is; an empty file as no facts."""
-    if text.lstrip().startswith("{"):
-        yield json.loads(text)
-        return
-    separator = "=" if name == names.META_FILE else ": "
-    pairs = (
-        entry.partition(separator) for entry in text.splitlines() if entry[:1] not in ("", "#")
+def _text_file(path: str, text: str) -> Iterator[Row]:
+    """Properties and `name: value` lines as one row; JSON as it is; an empty file as no facts.
+
+    Raises CorruptFileError for what the file's own reader refuses: garbage is no fact.
+    """
+    name = os.path.basename(path)
+    if name == names.META_FILE:
+        read_meta_properties(path)
+        yield dict(parse_properties(text))
+    elif name == names.PARTITION_METADATA_FILE:
+        read_topic_id(path)
+        yield {key: value for key, _, value in (row.partition(": ") for row in text.splitlines())}
+    elif text.strip():
+        if name == QUORUM_STATE_FILE:
+            read_quorum_state(path)
+        yield _json_object(path, text)
+    else:
+        yield {}
+
+
+def _json_object(path: str, text: str) -> Row:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _no_object(path, str(error)) from error
+    if not isinstance(row, dict):
+        raise _no_object(path, shown(row))
+    return row
+
+
+def _no_object(path: str, found: str) -> CorruptFileError:
+    return CorruptFileError(
+        f"expected a JSON object in {path}, found {found}; restore the file", path=path
     )
-    yield {key: value for key, _, value in pairs}

@@ -1,7 +1,7 @@
 """The `replog` command: a group whose sub-commands are imported only when they run.
 
-Expected failures are one sentence on stderr and exit code 1; wrong usage is click's message and
-exit code 2; a reader of our output that goes away (`| head`) ends us quietly.
+Expected failures are one sentence on stderr, with --json too, and exit code 1; wrong usage is
+click's message and exit code 2; a reader of our output that goes away (`| head`) ends us quietly.
 """
 
 from __future__ import annotations
@@ -61,12 +61,15 @@ def replog() -> None:
 
 
 def _say(sentence: str) -> None:
-    sys.stderr.write(f"replog: {sentence}\n")
+    if sys.stderr is not None:  # as a shell's 2>&- leaves it
+        # One line whatever a path or a value holds.
+        sys.stderr.write("replog: " + sentence.replace("\n", "\\n") + "\n")
 
 
 def _discard_output() -> None:
     """Let the interpreter's last flush go nowhere instead of failing on a closed pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -77,7 +80,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             prog_name="replog",
             standalone_mode=False,
         )
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code

@@ -7,7 +7,6 @@ import dataclasses
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from typing import TYPE_CHECKING, Any
@@ -61,11 +60,12 @@ def quickstart(
     """
     from replog.cli.failover_run import FailoverRun
     from replog.cli.line_source import LineSource, standard_library_sources
+    from replog.cli.progress import Progress
     from replog.cli.quickstart_report import print_report
     from replog.cli.spark_count import count_with_spark
 
     started = time.perf_counter()
-    progress = _Progress()
+    progress = Progress()
     with _directory(directory) as place, _regular_file(input_path) as path:
         paths = [path] if path is not None else standard_library_sources()
         source = LineSource(paths, LINE_BYTES_MAX)
@@ -98,25 +98,6 @@ def quickstart(
                 f"expected Spark to find {produced[0]} records of {produced[1]} bytes in all, "
                 f"found {found[0]} of {found[1]}"
             )
-
-
-class _Progress:
-    """One line on a terminal's stderr, written over; nothing anywhere else."""
-
-    def __init__(self) -> None:
-        self._visible = sys.stderr.isatty()
-        self._shown = False
-
-    def show(self, step: str, done: int, total: int) -> None:
-        if self._visible:
-            self._shown = True
-            sys.stderr.write(f"\r\x1b[K{100 * done // max(total, 1):3d} %  {step}")
-            sys.stderr.flush()
-
-    def clear(self) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
 
 
 @contextlib.contextmanager

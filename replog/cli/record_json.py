@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replog.errors import UsageError
+from replog.errors import UsageError, shown
 from replog.types import Codec, TimestampType, TopicPartition
 
 TIMESTAMP_TYPES = {
@@ -39,8 +39,9 @@ Row = dict[str, Any]
 
 
 def line(row: Row) -> bytes:
-    """One row as a line of compact UTF-8 JSON."""
-    return json.dumps(row, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    """One row as a line of compact UTF-8 JSON; what UTF-8 cannot express is escaped."""
+    text = json.dumps(row, ensure_ascii=False, separators=(",", ":"))
+    return text.encode(errors="backslashreplace") + b"\n"
 
 
 def encoded(content: bytes | None) -> str | None:
@@ -55,7 +56,9 @@ def decoded(text: Any, field: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error) as error:
-        raise UsageError(f"expected base64 text or null for {field}, found {text!r}") from error
+        raise UsageError(
+            f"expected base64 text or null for {field}, found {shown(text)}"
+        ) from error
 
 
 def record_rows(place: TopicPartition, records: pa.RecordBatch) -> Iterator[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,44 +9,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from replog.cli.dump_text import text_line
-from replog.cli.record_json import Row, line
-from replog.types import Isolation
+from replog.cli.spark_export import export_command
+from replog.cli.spark_restore import restore_command
+from replog.cli.spark_run import ISOLATION, JSON, spark_session, write_row
+from replog.cli.spark_verify import verify_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PATH = click.argument("path", type=click.Path(exists=True))
-JSON = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-ISOLATION = click.option(
-    "--isolation",
-    type=click.Choice([Isolation.HIGH_WATERMARK.value, Isolation.TXN_COMMITTED.value]),
-    default=Isolation.HIGH_WATERMARK.value,
-    show_default=True,
-)
 
 
 @click.group()
 def spark() -> None:
-    """Let Spark read the segment files of a log or partition directory (needs Java and PySpark)."""
+    """Let Spark read the segment files of log or partition directories (needs Java and PySpark)."""
+
+
+spark.add_command(export_command)
+spark.add_command(restore_command)
+spark.add_command(verify_command)
 
 
 @contextmanager
 def _frame(path: str, isolation: str, columns: str | None) -> Iterator[DataFrame]:
-    from spark_integration.session import is_running, local_session
-
-    borrowed = is_running()
-    session = local_session("replog spark")
-    try:
+    with spark_session() as session:
         source = session.read.format("replog").option("kafka.isolation.level", isolation)
         yield (source.schema(columns) if columns else source).load(path)
-    finally:
-        if not borrowed:
-            session.stop()
-
-
-def _write(row: Row, *, as_json: bool) -> None:
-    sys.stdout.buffer.write(line(row) if as_json else text_line(row))
 
 
 @spark.command()
@@ -60,7 +47,7 @@ def count(path: str, *, as_json: bool, isolation: str) -> None:
         started = time.monotonic()
         records = frame.count()
         seconds = round(time.monotonic() - started, 3)
-    _write({"records": records, "seconds": seconds}, as_json=as_json)
+    write_row({"records": records, "seconds": seconds}, as_json=as_json)
 
 
 @spark.command()
@@ -86,4 +73,4 @@ def aggregate(path: str, *, as_json: bool, isolation: str) -> None:
             .collect()
         )
     for row in rows:
-        _write(row.asDict(), as_json=as_json)
+        write_row(row.asDict(), as_json=as_json)

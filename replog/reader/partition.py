@@ -12,24 +12,23 @@ from __future__ import annotations
 import bisect
 import os
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 import pyarrow as pa
 
+from replog._native.arguments import integer, path_of
 from replog._native.record_decoder import decode_arrow
-from replog.errors import LogTruncatedError, OffsetOutOfRangeError, UsageError
+from replog.config import LONG_MAX
+from replog.errors import CorruptBatchError, LogTruncatedError, OffsetOutOfRangeError, UsageError
 from replog.reader import names, times
+from replog.reader.checkpoints import Checkpoints
 from replog.reader.names import SegmentName
 from replog.reader.records import BATCH_ROWS, decode_chunks, segment_chunks
-from replog.reader.segment import CHUNK_BYTES, Chunk, Headers, SegmentReader
+from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, Headers, SegmentReader
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, split_segment
 from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
-from replog.storage.checkpoint_files import (
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    read_offset_checkpoint,
-)
+from replog.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.types import Isolation, TimestampedOffset, TopicPartition
 
 
@@ -38,7 +37,8 @@ class PartitionReader:
 
     path, topic_partition: which partition. segments: its data files by base offset.
     log_start_offset: first offset that may be read. log_end_offset: exclusive end of whole batches.
-    high_watermark: what the checkpoint says, None without one.
+    high_watermark: what was given or the checkpoint says, None without one.
+    cleaned_offset: exclusive end of what compaction has been over, None if it never was.
     end_offset: exclusive end of reads that are not asked to pass it.
     Invariant: log_start_offset <= end_offset <= log_end_offset.
     """
@@ -49,9 +49,22 @@ class PartitionReader:
     log_end_offset: int
     end_offset: int
     high_watermark: int | None
+    cleaned_offset: int | None
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        high_watermark: int | None = None,
+        checkpoints: Checkpoints | None = None,
+    ) -> None:
+        """Look at the directory.
+
+        high_watermark: instead of the one that a checkpoint tells. checkpoints: read already, for
+        many partitions of one directory.
+        """
+        self.path = path_of(path)
+        self._given_high_watermark = high_watermark
         if not os.path.isdir(self.path):
             raise UsageError(
                 f"expected a partition directory at {self.path}, found none; give a directory "
@@ -60,32 +73,41 @@ class PartitionReader:
         self.topic_partition = names.topic_partition_of(self.path)
         self._walked: TransactionWalk | None = None
         self._active_size_seen = 0
-        self.refresh()
+        self._look(checkpoints or Checkpoints())
 
     def refresh(self) -> None:
         """Look at the directory again: new segments, new high watermark, new start."""
+        self._look(Checkpoints())
+
+    def _look(self, checkpoints: Checkpoints) -> None:
+        # The checkpoints first: what they call committed is in the files when they are looked at.
+        known = checkpoints.of(self.path, self.topic_partition)
+        self.high_watermark = known.high_watermark
+        if self._given_high_watermark is not None:
+            self.high_watermark = self._given_high_watermark
+        self.cleaned_offset = known.cleaned_offset
         home = names.checkpoint_home(self.path)
-        # The checkpoint first: what it calls committed is in the files when they are looked at.
-        self.high_watermark = self._checkpointed(home, HIGH_WATERMARK_CHECKPOINT)
-        checkpointed_start = self._checkpointed(home, LOG_START_OFFSET_CHECKPOINT) or 0
+        clean = os.path.exists(os.path.join(home, CLEAN_SHUTDOWN_FILE))
+        self._dense = known.recovery_point is not None and known.cleaned_offset is None
+        checkpointed_start = known.log_start_offset or 0
         self.segments = tuple(names.segment_names(self.path))
         self._walked = None
         if not self.segments:
             self.log_start_offset = self.log_end_offset = self.end_offset = checkpointed_start
             return
-        self.log_end_offset = self._find_end(home)
+        self.log_end_offset = self._find_end(known.recovery_point or 0)
         first = max(checkpointed_start, self.segments[0].base_offset)
+        told = known.log_start_offset is not None or home == self.path
+        if clean and self._dense and told:
+            # Retention moves the checkpoint before it takes a segment: what is missing was lost.
+            first = checkpointed_start
         self.log_start_offset = min(first, self.log_end_offset)
         bound = self.log_end_offset
         if self.high_watermark is not None:
             bound = min(bound, self.high_watermark)
         self.end_offset = max(bound, self.log_start_offset)
 
-    def _checkpointed(self, home: str, name: str) -> int | None:
-        offsets = read_offset_checkpoint(os.path.join(home, name)) or {}
-        return offsets.get(self.topic_partition)
-
-    def _find_end(self, home: str) -> int:
+    def _find_end(self, recovery_point: int) -> int:
         with SegmentReader(self.segments[-1]) as segment:
             self._active_size_seen = segment.size()
             tail = segment.tail()
@@ -93,13 +115,13 @@ class PartitionReader:
             return tail.end_offset
         # Below the recovery point the bytes were synced, so what is missing is damage and no torn
         # write. The end stays behind it: a read that gets there meets the damage and tells it.
-        return max(tail.end_offset, self._checkpointed(home, RECOVERY_POINT_CHECKPOINT) or 0)
+        return max(tail.end_offset, recovery_point)
 
     # -- extents
 
     def bound(self, isolation: Isolation | str) -> int:
-        """Exclusive end of a read at this isolation."""
-        level = Isolation(isolation)
+        """Exclusive end of a read at this isolation. Raises UsageError for another level."""
+        level = Isolation.of(isolation)
         if level is Isolation.LOG_END:
             return self.log_end_offset
         if level is Isolation.HIGH_WATERMARK:
@@ -109,7 +131,15 @@ class PartitionReader:
     @property
     def last_stable_offset(self) -> int:
         """Exclusive end of what is decided: no transaction below is open. Walks batch headers."""
-        return max(self._transactions().last_stable_offset(self.end_offset), self.log_start_offset)
+        return self.last_stable_offset_at(self.end_offset)
+
+    def last_stable_offset_at(self, end_offset: int) -> int:
+        """As `last_stable_offset`, of the log as it was when it ended at `end_offset`.
+
+        What follows changes nothing in the answer, so a read up to it can be repeated.
+        """
+        walk = self._transactions() if end_offset == self.end_offset else self._walk(end_offset)
+        return max(walk.last_stable_offset(end_offset), self.log_start_offset)
 
     @property
     def size_bytes(self) -> int:
@@ -118,11 +148,14 @@ class PartitionReader:
 
     def _transactions(self) -> TransactionWalk:
         if self._walked is None:
-            walk = walk_from_snapshot(self.path, self.log_start_offset, self.end_offset)
-            for headers in self.headers(walk.offset, self.end_offset):
-                walk.walk(headers, self.end_offset)
-            self._walked = walk
+            self._walked = self._walk(self.end_offset)
         return self._walked
+
+    def _walk(self, end_offset: int) -> TransactionWalk:
+        walk = walk_from_snapshot(self.path, self.log_start_offset, end_offset)
+        for headers in self.headers(walk.offset, end_offset):
+            walk.walk(headers, end_offset)
+        return walk
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedRange]:
         """Aborted transactions that overlap [start_offset, end_offset), by first offset."""
@@ -136,6 +169,19 @@ class PartitionReader:
         return sorted(found.values(), key=lambda one: (one.first_offset, one.producer_id))
 
     # -- batches
+
+    def last_batch_below(self, end_offset: int) -> BatchStamp | None:
+        """The last batch that begins below `end_offset`; None if the log has none.
+
+        Raises CorruptBatchError, LogTruncatedError.
+        """
+        for segment in reversed(self.segments):
+            if segment.base_offset < end_offset:
+                with SegmentReader(segment) as file:
+                    header = file.last_header_below(end_offset)
+                if header is not None:
+                    return BatchStamp.of(header)
+        return None
 
     def headers(
         self, start_offset: int | None = None, end_offset: int | None = None
@@ -164,6 +210,8 @@ class PartitionReader:
             segment = self.segments[at]
             active = at + 1 == len(self.segments)
             stop = end if active else min(end, self.segments[at + 1].base_offset)
+            if offset < segment.base_offset and self._dense:
+                self._refuse_lost(offset, segment)
             if offset >= stop:
                 continue
             reached = yield from segment_chunks(
@@ -171,6 +219,7 @@ class PartitionReader:
                 max(offset, segment.base_offset),
                 stop,
                 size_seen=self._active_size_seen if active else 0,
+                joined=self._dense and not active,
                 check_crc=check_crc,
                 chunk_bytes=chunk_bytes,
             )
@@ -183,9 +232,22 @@ class PartitionReader:
                 offset=offset,
             )
 
+    def _refuse_lost(self, offset: int, segment: SegmentName) -> NoReturn:
+        raise CorruptBatchError(
+            f"expected a segment with offset {offset} in {self.path}, found the first one to be "
+            f"{segment.path}; those before it are gone: bring them back, or copy them from a "
+            f"replica",
+            path=segment.path,
+            position=0,
+            offset=offset,
+        )
+
     def _range(self, start_offset: int | None, end_offset: int | None) -> tuple[int, int]:
-        start = self.log_start_offset if start_offset is None else start_offset
-        end = self.end_offset if end_offset is None else min(end_offset, self.log_end_offset)
+        start, end = self.log_start_offset, self.end_offset
+        if start_offset is not None:
+            start = integer(start_offset, "start_offset", self.path, low=-LONG_MAX)
+        if end_offset is not None:
+            end = min(integer(end_offset, "end_offset", self.path), self.log_end_offset)
         if not self.log_start_offset <= start <= self.log_end_offset:
             raise OffsetOutOfRangeError(
                 f"expected a start offset in [{self.log_start_offset}, {self.log_end_offset}] of "
@@ -217,13 +279,18 @@ class PartitionReader:
 
         Columns: `key, value, offset, timestamp, timestamp_type, leader_epoch, headers`, or those
         named. The end is clamped to the bound of `isolation`; read_committed leaves out what was
-        aborted. Raises as `chunks` does, and DecompressionError.
+        aborted. Raises as `chunks` does, DecompressionError, and UsageError for offsets that are no
+        integers, unknown columns or isolation.
         """
         bound = self.bound(isolation)
         start, end = self._range(
-            start_offset, bound if end_offset is None else min(end_offset, bound)
+            start_offset,
+            bound
+            if end_offset is None
+            else min(integer(end_offset, "end_offset", self.path), bound),
         )
-        committed = Isolation(isolation) is Isolation.TXN_COMMITTED
+        integer(batch_rows, "batch_rows", self.path, low=1)
+        committed = Isolation.of(isolation) is Isolation.TXN_COMMITTED
         aborted = self.aborted_transactions(start, end) if committed and start < end else []
         yield from decode_chunks(
             self.chunks(start, end),
@@ -244,7 +311,10 @@ class PartitionReader:
         columns: Sequence[str] | None = None,
         isolation: Isolation | str = Isolation.HIGH_WATERMARK,
     ) -> pa.Table:
-        """Records of [start_offset, end_offset) in one table; memory grows with the range."""
+        """Records of [start_offset, end_offset) in one table; memory grows with the range.
+
+        Raises as `record_batches` does.
+        """
         batches = list(
             self.record_batches(start_offset, end_offset, columns=columns, isolation=isolation)
         )
@@ -258,10 +328,15 @@ class PartitionReader:
         """First record at or after `timestamp` ms below the bound of `isolation`, by Kafka's walk.
 
         Timestamps may fall along the log: the answer is where reading should start, and a later
-        record may be older. None if there is no such record.
+        record may be older. None if there is no such record. Raises UsageError for no integer.
         """
+        timestamp = integer(timestamp, "timestamp", self.path, low=-LONG_MAX)
         end = self.bound(isolation)
-        return times.first_at_or_after(self.segments, timestamp, self.log_start_offset, end)
+        if self.segments and self._dense and self.log_start_offset < self.segments[0].base_offset:
+            self._refuse_lost(self.log_start_offset, self.segments[0])
+        return times.first_at_or_after(
+            self.segments, timestamp, self.log_start_offset, end, dense=self._dense
+        )
 
     def split_points(
         self, target_bytes: int, start_offset: int | None = None, end_offset: int | None = None
@@ -270,14 +345,19 @@ class PartitionReader:
 
         The cuts come from the offset indexes and are checked against the log; a segment whose index
         cannot be used is one range. Ranges are contiguous, in order, and hold no native objects.
+        Raises UsageError for no integers, or a target below 1.
         """
+        integer(target_bytes, "target_bytes", self.path, low=1)
         start, end = self._range(start_offset, end_offset)
         ranges: list[SplitRange] = []
         for at in range(self._floor(start), len(self.segments)):
             segment = self.segments[at]
             active = at + 1 == len(self.segments)
             stop = end if active else min(end, self.segments[at + 1].base_offset)
+            if start < segment.base_offset and not ranges and self._dense:
+                self._refuse_lost(start, segment)
             low = max(start, segment.base_offset)
             if low < stop:
-                ranges += split_segment(self.path, segment, low, stop, target_bytes)
+                joined = self._dense and not active
+                ranges += split_segment(self.path, segment, low, stop, target_bytes, joined=joined)
         return ranges

@@ -8,15 +8,23 @@ import numpy as np
 import pyarrow as pa
 
 from replog._native.record_decoder import decode_arrow
-from replog.errors import CorruptBatchError, LogTruncatedError
+from replog.errors import (
+    CorruptBatchError,
+    DecompressionError,
+    LogTruncatedError,
+    StorageError,
+    UnknownCodecError,
+)
 from replog.reader.names import SegmentName
-from replog.reader.segment import CHUNK_BYTES, Chunk, SegmentReader
+from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, SegmentReader
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange
 from replog.reader.transactions import touching
 
 BATCH_ROWS = 32768
+BATCH_BYTES_MAX = 8 * 1024 * 1024
 CODEC_MASK = 0x07
+DAMAGE = (CorruptBatchError, DecompressionError, UnknownCodecError)
 PORTION_BYTES_FIRST = 64 * 1024
 PORTION_OUTPUT_BYTES = 8 * 1024 * 1024
 
@@ -42,36 +50,63 @@ def segment_chunks(
     end_offset: int,
     *,
     size_seen: int = 0,
+    joined: bool = False,
     check_crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
+    stamps: Sequence[BatchStamp] = (),
+    position: int | None = None,
 ) -> Generator[Chunk, None, int]:
     """Batches of one segment that overlap [start_offset, end_offset); returns the offset reached.
 
-    `size_seen`: the file's size when the range was known to be whole. Raises LogTruncatedError if
-    it is smaller now, CorruptBatchError where bytes below the end are no batch.
+    `size_seen`: the file's size when the range was known to be whole. `joined`: the batches are
+    known to go on to end_offset. `stamps`: batches that show whether the range still is what it
+    was, looked at before the first batch is given and after the last. `position`: where to begin,
+    by default where the index says. Raises LogTruncatedError if the range is not what it was,
+    CorruptBatchError where bytes below the end are no batch, or none are there.
     """
-    reached = start_offset
     with SegmentReader(name) as segment:
-        position = segment.seek(start_offset)
-        for chunk in segment.chunks(position, check_crc=check_crc, chunk_bytes=chunk_bytes):
-            kept = cut_to_range(chunk, start_offset, end_offset)
-            if kept is not None:
-                yield kept
-            position = chunk.position + len(chunk.content)
-            reached = max(reached, int(chunk.headers["last_offset"][-1]) + 1)
-            if reached >= end_offset:
-                return reached
-        size = segment.size()
-        if size < size_seen:
-            raise LogTruncatedError(
-                f"expected {size_seen} bytes in {name.path}, found {size}: it was cut while it was "
-                f"read; read the partition again",
-                path=name.path,
-                position=position,
-                offset=reached,
-            )
-        if position < size and not segment.only_zeros(position):
-            segment.damaged(position, reached, "the file ends in the middle of it")
+        for stamp in stamps:
+            segment.check_stamp(stamp)
+        place = segment.seek(start_offset) if position is None else position
+        reached = yield from _walk_range(
+            segment, place, start_offset, end_offset, size_seen, check_crc, chunk_bytes
+        )
+        if joined and reached < end_offset:
+            segment.refuse_hole(reached, end_offset)
+        for stamp in stamps:
+            segment.check_stamp(stamp)
+    return reached
+
+
+def _walk_range(
+    segment: SegmentReader,
+    position: int,
+    start_offset: int,
+    end_offset: int,
+    size_seen: int,
+    check_crc: bool,
+    chunk_bytes: int,
+) -> Generator[Chunk, None, int]:
+    reached = start_offset
+    for chunk in segment.chunks(position, check_crc=check_crc, chunk_bytes=chunk_bytes):
+        kept = cut_to_range(chunk, start_offset, end_offset)
+        if kept is not None:
+            yield kept
+        position = chunk.position + len(chunk.content)
+        reached = max(reached, int(chunk.headers["last_offset"][-1]) + 1)
+        if reached >= end_offset:
+            return reached
+    size = segment.size()
+    if size < size_seen:
+        raise LogTruncatedError(
+            f"expected {size_seen} bytes in {segment.path}, found {size}: it was cut while it "
+            f"was read; read the partition again",
+            path=segment.path,
+            position=position,
+            offset=reached,
+        )
+    if position < size and not segment.only_zeros(position):
+        segment.damaged(position, reached, "the file ends in the middle of it")
     return reached
 
 
@@ -112,14 +147,13 @@ def decode_chunks(
         left: Chunk | None = chunk
         while left is not None:
             portion, left = _split(left, step if compressed else len(left.content))
-            _first, _last = portion.headers["base_offset"][0], portion.headers["last_offset"][-1]
             try:
                 records = decode(portion)
-            except CorruptBatchError as error:
+            except DAMAGE as error:
                 good = _before(portion, error.position)
                 if good is not None:
                     yield from _rows(decode(good), batch_rows)
-                raise
+                raise _with_offset(error, portion) from error
             yield from _rows(records, batch_rows)
             if compressed:
                 small = records.nbytes < PORTION_OUTPUT_BYTES // 2
@@ -127,8 +161,35 @@ def decode_chunks(
 
 
 def _rows(records: pa.RecordBatch, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    for row in range(0, records.num_rows, batch_rows):
-        yield records.slice(row, batch_rows)
+    """Slices of equal length, at most batch_rows and about BATCH_BYTES_MAX; none empty."""
+    rows = records.num_rows
+    if not rows:
+        return
+    parts = max(-(-rows // batch_rows), -(-records.nbytes // BATCH_BYTES_MAX))
+    step = -(-rows // parts)
+    if step == rows or records.nbytes <= BATCH_BYTES_MAX:
+        for row in range(0, rows, step):
+            yield records.slice(row, step)
+        return
+    for row in range(0, rows, step):
+        yield from _halved(records.slice(row, step))
+
+
+def _halved(records: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Where a few records are larger than the rest, equal slices are not equal in bytes."""
+    rows = records.num_rows
+    if rows == 1 or records.nbytes <= BATCH_BYTES_MAX:
+        yield records
+        return
+    yield from _halved(records.slice(0, rows // 2))
+    yield from _halved(records.slice(rows // 2))
+
+
+def _with_offset(error: StorageError, chunk: Chunk) -> StorageError:
+    """The error with the offset of the batch that it is about, by the chunk's headers."""
+    row = int(np.searchsorted(chunk.headers["position"], error.position or 0, side="right")) - 1
+    offset = int(chunk.headers["base_offset"][max(row, 0)])
+    return type(error)(f"{error} (offset {offset} or later)", **{**error.facts, "offset": offset})
 
 
 def _before(chunk: Chunk, position: int | None) -> Chunk | None:
@@ -160,20 +221,37 @@ def read_split(
     aborted: Sequence[AbortedRange] = (),
     check_crc: bool = True,
     batch_rows: int = BATCH_ROWS,
+    position: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Records of a range that a PartitionReader planned, perhaps in another process and earlier.
 
     Looks at nothing but the segment's file and index. `aborted`: what a read_committed plan found.
-    Raises LogTruncatedError if the range is no longer all there, CorruptBatchError.
+    `position`: where to begin, by default at the batch of the range's start.
+    Raises LogTruncatedError if the range is no longer what it was, CorruptBatchError. The error may
+    come after the last record: until the iterator has ended, nothing is certain.
     """
-    yield from decode_chunks(
-        segment_chunks(
-            split.segment, split.start_offset, split.end_offset, size_seen=split.size_seen
-        ),
+    chunks = segment_chunks(
+        split.segment,
         split.start_offset,
         split.end_offset,
-        columns=columns,
-        aborted=aborted,
-        check_crc=check_crc,
-        batch_rows=batch_rows,
+        size_seen=split.size_seen,
+        joined=split.joined,
+        stamps=split.stamps,
+        position=position,
     )
+    try:
+        yield from decode_chunks(
+            chunks,
+            split.start_offset,
+            split.end_offset,
+            columns=columns,
+            aborted=aborted,
+            check_crc=check_crc,
+            batch_rows=batch_rows,
+        )
+    except DAMAGE:
+        # What was cut and written again while it was read can look like damage: say what it is.
+        with SegmentReader(split.segment) as segment:
+            for stamp in split.stamps:
+                segment.check_stamp(stamp)
+        raise

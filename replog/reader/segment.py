@@ -10,7 +10,7 @@ import dataclasses
 import os
 import struct
 from collections.abc import Iterator
-from typing import Any, NoReturn, Self
+from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +22,31 @@ from replog.reader.names import SegmentName, segment_names
 from replog.reader.side_files import decode_offset_index, read_whole, side_path
 
 CHUNK_BYTES = 2 * 1024 * 1024
+GLANCE_BYTES = 64 * 1024
 HEADER_BYTES = 61
 LOG_OVERHEAD = 12
 BATCH_BAD_OFFSET = -6
 BATCH_BAD_EPOCH = -8
 CHAIN_BROKEN = "its offsets or its leader epoch contradict the batches around it"
 
+# What tells a batch from another: i64 base_offset | length | i32 leader_epoch | magic | u32 crc.
+_IDENTITY = struct.Struct(">q4xixI")
+
 Headers = npt.NDArray[Any]
+
+
+class BatchStamp(NamedTuple):
+    """What shows that a batch is the one that was seen before, at its place in the file."""
+
+    position: int
+    base_offset: int
+    leader_epoch: int
+    crc: int
+
+    @classmethod
+    def of(cls, header: Any) -> BatchStamp:
+        """The stamp of a batch with this header."""
+        return cls(*(int(header[name]) for name in cls._fields))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -202,6 +220,25 @@ class SegmentReader:
             offset=offset,
         )
 
+    def refuse_hole(self, offset: int, end_offset: int) -> NoReturn:
+        """Raise for a file that ends at `offset` though no other has what is below end_offset."""
+        self._raise_if_replaced()
+        if self.tail().end_offset >= end_offset:
+            raise LogTruncatedError(
+                f"expected the end of {self.path} to stay, found it cut and written on while it "
+                f"was read; read the partition again",
+                path=self.path,
+                offset=offset,
+            )
+        raise CorruptBatchError(
+            f"expected the records of {self.path} to go on up to offset {end_offset}, where the "
+            f"next segment begins, found them to end at offset {offset}; the file was emptied or "
+            f"cut, or those behind it are gone: bring them back, or copy them from a replica",
+            path=self.path,
+            position=self.size(),
+            offset=offset,
+        )
+
     def seek(self, offset: int) -> int:
         """Position of a batch at or before the one of `offset`, by the index where it is right.
 
@@ -234,6 +271,44 @@ class SegmentReader:
         found = scan(self.read(position, length), position=position, limit=1)
         return found.headers[0] if found.end else None
 
+    def first_header_from(self, offset: int) -> Any | None:
+        """Header of the first batch that reaches `offset` or lies behind it; None if none does.
+
+        Raises as `chunks` does.
+        """
+        for chunk in self.chunks(self.seek(offset), check_crc=False, chunk_bytes=GLANCE_BYTES):
+            row = int(np.searchsorted(chunk.headers["last_offset"], offset))
+            if row < len(chunk.headers):
+                return chunk.headers[row]
+        return None
+
+    def last_header_below(self, end_offset: int) -> Any | None:
+        """Header of the last batch that begins below `end_offset`; None if none does."""
+        found: Any = None
+        position = self.seek(end_offset - 1)
+        for chunk in self.chunks(position, check_crc=False, chunk_bytes=GLANCE_BYTES):
+            row = int(np.searchsorted(chunk.headers["base_offset"], end_offset))
+            found = chunk.headers[row - 1] if row else found
+            if row < len(chunk.headers):
+                break
+        return found
+
+    def check_stamp(self, stamp: BatchStamp) -> None:
+        """Raises LogTruncatedError unless the batch that was seen stands where it stood."""
+        head = self.read(stamp.position, HEADER_BYTES)
+        found = _IDENTITY.unpack_from(head) if len(head) == HEADER_BYTES else None
+        if found != stamp[1:]:
+            raise LogTruncatedError(
+                f"expected the batch of offset {stamp.base_offset} (leader epoch "
+                f"{stamp.leader_epoch}, CRC {stamp.crc:08x}) at byte {stamp.position} of "
+                f"{self.path}, found {_identity(found)}: the log was truncated, compacted or "
+                f"replaced since the read was planned; plan it again",
+                path=self.path,
+                position=stamp.position,
+                offset=stamp.base_offset,
+                leader_epoch=stamp.leader_epoch,
+            )
+
     def tail(self) -> Tail:
         """Find the end of the whole batches, from the last index entry on, checking each CRC.
 
@@ -260,6 +335,22 @@ class SegmentReader:
                 return dataclasses.replace(end, problem="a batch is cut off by the end of the file")
             return end
 
+    def resume_behind(self, position: int, end_offset: int) -> int | None:
+        """Position of the next whole batch of `end_offset` or later behind damage at `position`.
+
+        Found by the lengths of the damaged batches, or else by the offset index; None if neither
+        leads to one.
+        """
+        found = self._next_good(position, end_offset)
+        if found is not None:
+            return found
+        content = read_whole(side_path(self.path, ".index")) or b""
+        for place in decode_offset_index(content, self.base_offset)["position"].tolist():
+            header = self.header_at(place) if place > position else None
+            if header is not None and int(header["base_offset"]) >= end_offset:
+                return int(place)
+        return None
+
     def _next_good(self, position: int, end_offset: int) -> int | None:
         """Position of the next whole batch behind a damaged one whose length still leads there."""
         size = self.size()
@@ -272,3 +363,9 @@ class SegmentReader:
             if header is not None and int(header["base_offset"]) >= end_offset:
                 return position
         return None
+
+
+def _identity(found: tuple[int, ...] | None) -> str:
+    if found is None:
+        return "the end of the file"
+    return f"offset {found[0]} (leader epoch {found[1]}, CRC {found[2]:08x})"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from replog.errors import CorruptBatchError
 from replog.reader.names import SegmentName
-from replog.reader.segment import SegmentReader
+from replog.reader.segment import BatchStamp, SegmentReader
 from replog.reader.side_files import decode_offset_index, read_whole, side_path
 
 
@@ -14,6 +19,9 @@ class SplitRange(NamedTuple):
     """Offsets [start_offset, end_offset) of one segment: paths and integers, safe to send away.
 
     size_bytes: about how much of the file they fill. size_seen: the file's size at planning.
+    stamps: the batches at or around its ends; while they stand where they stood, so does what is
+    between them. One that could not be read is not among them.
+    joined: all of them are known to be there; otherwise compaction may have taken some.
     """
 
     partition_path: str
@@ -22,38 +30,93 @@ class SplitRange(NamedTuple):
     end_offset: int
     size_bytes: int
     size_seen: int
+    stamps: tuple[BatchStamp, ...] = ()
+    joined: bool = False
+
+    def divided(self, records_max: int) -> Iterator[SplitRange]:
+        """The range in parts of at most records_max offsets each."""
+        offsets = self.end_offset - self.start_offset
+        for start in range(self.start_offset, self.end_offset, records_max):
+            end = min(start + records_max, self.end_offset)
+            size = self.size_bytes * (end - start) // offsets
+            yield self._replace(start_offset=start, end_offset=end, size_bytes=size)
 
 
 def split_segment(
-    partition_path: str, segment: SegmentName, start_offset: int, end_offset: int, target_bytes: int
+    partition_path: str,
+    segment: SegmentName,
+    start_offset: int,
+    end_offset: int,
+    target_bytes: int,
+    *,
+    joined: bool = False,
 ) -> list[SplitRange]:
-    """Ranges of about target_bytes that together are [start_offset, end_offset) of the segment."""
+    """Ranges of about target_bytes that together are [start_offset, end_offset) of the segment.
+
+    Raises LogTruncatedError if the segment is gone.
+    """
     with SegmentReader(segment) as file:
         size = file.size()
         content = read_whole(side_path(segment.path, ".index")) or b""
         entries = decode_offset_index(content, segment.base_offset)
         inside = (entries["offset"] > start_offset) & (entries["offset"] < end_offset)
-        entries = entries[inside]
-        cuts: list[tuple[int, int]] = []
-        position = file.seek(start_offset)
-        limit = position + target_bytes
-        for offset, place in zip(
-            entries["offset"].tolist(), entries["position"].tolist(), strict=True
-        ):
-            if (
-                place < limit
-                or not position < place < size
-                or not file.batch_stands_at(offset, place)
-            ):
-                continue
-            header = file.header_at(place)
-            first = int(header["base_offset"]) if header is not None else start_offset
-            if not start_offset < first < end_offset:
-                continue
-            cuts.append((first, place))
-            limit = place + target_bytes
-    bounds = [(start_offset, position), *cuts, (end_offset, size)]
-    return [
-        SplitRange(partition_path, segment, low, high, max(stop - begin, 0), size)
-        for (low, begin), (high, stop) in itertools.pairwise(bounds)
+        first, last = _ends(file, start_offset, end_offset)
+        position = file.seek(start_offset) if first is None else int(first["position"])
+        stop = size if last is None else int(last["position"]) + int(last["size_bytes"])
+        cuts = list(_cuts(file, entries[inside], position, stop, target_bytes))
+    cuts = [header for header in cuts if start_offset < int(header["base_offset"]) < end_offset]
+    marks = [
+        (start_offset, position, first),
+        *((int(header["base_offset"]), int(header["position"]), header) for header in cuts),
+        (end_offset, stop, last),
     ]
+    return [
+        SplitRange(
+            partition_path,
+            segment,
+            low,
+            high,
+            max(until - begin, 0),
+            size,
+            tuple(BatchStamp.of(header) for header in (before, after) if header is not None),
+            joined,
+        )
+        for (low, begin, before), (high, until, after) in itertools.pairwise(marks)
+    ]
+
+
+def _ends(file: SegmentReader, start_offset: int, end_offset: int) -> tuple[Any, Any]:
+    """Headers of the first and the last batch of the range, None where damage hides one."""
+    found: list[Any] = []
+    for look, offset in (
+        (file.first_header_from, start_offset),
+        (file.last_header_below, end_offset),
+    ):
+        try:
+            found.append(look(offset))
+        except CorruptBatchError:
+            found.append(None)
+    return found[0], found[1]
+
+
+def _cuts(
+    file: SegmentReader,
+    entries: npt.NDArray[Any],
+    position: int,
+    stop: int,
+    target_bytes: int,
+) -> Iterator[Any]:
+    """Headers of batches about target_bytes apart that the index names, in order."""
+    places = entries["position"]
+    base = file.base_offset
+    limit = position + target_bytes
+    while True:
+        for at in range(int(np.searchsorted(places, limit)), len(places)):
+            header = file.header_at(int(places[at])) if places[at] < stop else None
+            if header is None or not base <= int(header["base_offset"]) <= entries["offset"][at]:
+                continue
+            yield header
+            limit = int(places[at]) + target_bytes
+            break
+        else:
+            return

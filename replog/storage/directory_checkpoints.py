@@ -1,4 +1,4 @@
-"""The three offset checkpoints of a log directory, shared by all its partitions.
+"""The four offset checkpoints of a log directory, shared by all its partitions.
 
 Each file holds an entry per partition and is replaced whole, so every write goes through here, one
 at a time. What is in the dictionaries is what is on disk: a partition that lowers its recovery
@@ -6,7 +6,8 @@ point before it truncates must not have it raised again by a write for another o
 
 A damaged file is not fatal, since each can be done without: without recovery points everything is
 checked again, without log starts deleted records of the first segment show again until they are
-deleted once more, and a high watermark comes back from the leader.
+deleted once more, a high watermark comes back from the leader, and what is compacted is entered
+again.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from replog.errors import CorruptFileError
 from replog.storage.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -88,10 +90,18 @@ class DirectoryCheckpoints:
         self.high_watermarks = OffsetCheckpoint(
             os.path.join(directory, HIGH_WATERMARK_CHECKPOINT), lock
         )
+        self.cleaner_offsets = OffsetCheckpoint(
+            os.path.join(directory, CLEANER_OFFSET_CHECKPOINT), lock
+        )
 
     @property
-    def files(self) -> tuple[OffsetCheckpoint, OffsetCheckpoint, OffsetCheckpoint]:
-        return self.recovery_points, self.log_start_offsets, self.high_watermarks
+    def files(self) -> tuple[OffsetCheckpoint, ...]:
+        return (
+            self.recovery_points,
+            self.log_start_offsets,
+            self.high_watermarks,
+            self.cleaner_offsets,
+        )
 
     @property
     def problems(self) -> list[str]:
@@ -126,6 +136,11 @@ class PartitionCheckpoints:
 
     def write_log_start_offset(self, offset: int) -> None:
         self._checkpoints.log_start_offsets.set(self._topic_partition, offset)
+
+    def note_compacted(self) -> None:
+        with self._checkpoints.lock:
+            if self._topic_partition not in self._checkpoints.cleaner_offsets.offsets:
+                self._checkpoints.cleaner_offsets.set(self._topic_partition, 0)
 
     def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
         """Remember the log's last offsets; the directory writes those of all logs at its close."""

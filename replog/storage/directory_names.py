@@ -15,7 +15,6 @@ import enum
 import re
 import uuid
 
-from replog.errors import UsageError
 from replog.types import TopicPartition
 
 NAME_LENGTH_MAX = 255
@@ -59,9 +58,3 @@ def stray_name(topic_partition: TopicPartition) -> str:
 def _moved_name(topic_partition: TopicPartition, kind: DirectoryKind) -> str:
     suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}-{kind.value}"
     return topic_partition.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix
-
-
-def check_topic_partition(topic_partition: TopicPartition) -> None:
-    """Raise UsageError unless the pair makes a directory name that reads back as itself."""
-    if TopicPartition.parse(str(topic_partition)) != topic_partition:
-        raise UsageError(f"expected a partition number >= 0, found {topic_partition.partition}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from replog._native.mapped_file import FileLock
 from replog.storage.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -35,11 +36,15 @@ LOCK_FILE = ".lock"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckpointedOffsets:
-    """Offsets as they were checkpointed; high_watermark None where nobody else holds a copy."""
+    """Offsets as they were checkpointed.
+
+    log_start_offset: None where the first segment's name tells it. high_watermark: None where
+    nobody else holds a copy.
+    """
 
     clean: bool = False
     recovery_point: int = 0
-    log_start_offset: int = 0
+    log_start_offset: int | None = None
     high_watermark: int | None = None
 
 
@@ -53,6 +58,9 @@ class LogCheckpoints(Protocol):
         """See that no recovery point above `offset` is on disk."""
 
     def write_log_start_offset(self, offset: int) -> None: ...
+    def note_compacted(self) -> None:
+        """Enter the partition among the compacted ones, for readers: its offsets may have holes."""
+
     def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
         """The log is flushed and closed with these offsets."""
 
@@ -76,11 +84,15 @@ class BareCheckpoints:
         clean = fresh or read_clean_shutdown(self._directory) is not None
         # Gone before the log loads: a crash while loading is an unclean stop, too.
         remove_clean_shutdown(self._directory)
-        self._recovery_point = self._read(RECOVERY_POINT_CHECKPOINT) or 0
+        recovery_point = self._read(RECOVERY_POINT_CHECKPOINT)
+        log_start_offset = self._read(LOG_START_OFFSET_CHECKPOINT)
+        if log_start_offset is None and recovery_point is not None:
+            log_start_offset = 0  # a log that was closed here has no file for 0 alone
+        self._recovery_point = recovery_point or 0
         return CheckpointedOffsets(
             clean=clean,
             recovery_point=self._recovery_point,
-            log_start_offset=self._read(LOG_START_OFFSET_CHECKPOINT) or 0,
+            log_start_offset=log_start_offset,
             high_watermark=self._read(HIGH_WATERMARK_CHECKPOINT),
         )
 
@@ -99,6 +111,10 @@ class BareCheckpoints:
 
     def write_log_start_offset(self, offset: int) -> None:
         self._write(LOG_START_OFFSET_CHECKPOINT, offset)
+
+    def note_compacted(self) -> None:
+        if self._read(CLEANER_OFFSET_CHECKPOINT) is None:
+            self._write(CLEANER_OFFSET_CHECKPOINT, 0)
 
     def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
         self._write(RECOVERY_POINT_CHECKPOINT, recovery_point)

@@ -19,16 +19,18 @@ import os
 import threading
 from typing import TYPE_CHECKING, Self
 
-from replog._native.mapped_file import FileLock, fsync_dir, make_dir, remove, remove_dir
+from replog._native.arguments import integer
+from replog._native.mapped_file import FileLock, fsync_dir, make_dir
 from replog.config import LogConfig
 from replog.errors import LogClosedError, LogFailedError, NoSpaceError, StorageError, UsageError
+from replog.storage import directory_access
 from replog.storage.clean_shutdown import (
     read_clean_shutdown,
     remove_clean_shutdown,
     write_clean_shutdown,
 )
 from replog.storage.directory_checkpoints import DirectoryCheckpoints, PartitionCheckpoints
-from replog.storage.directory_names import METADATA_TOPIC, check_topic_partition
+from replog.storage.directory_names import METADATA_TOPIC
 from replog.storage.kafka_uuid import format_uuid, random_uuid
 from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
 from replog.storage.meta_properties import (
@@ -104,20 +106,20 @@ class LogDirectory:
         existing directory; a new one gets them, or fresh ones. replicated: a partition without a
         checkpointed high watermark has committed nothing yet (otherwise: all it holds).
         on_progress(done, total) counts partitions, called from this thread. Raises UsageError for
-        other ids or a name that does not belong, LogDirectoryLockedError, CorruptFileError for
+        other ids, a strange name or a bad argument, LogDirectoryLockedError, CorruptFileError for
         meta.properties, LogFailedError, NoSpaceError. A damaged partition is in `refused`.
         """
-        directory = os.path.abspath(path)
-        if not os.path.isdir(directory):
-            parent = os.path.dirname(directory)
-            os.makedirs(parent, exist_ok=True)
-            make_dir(directory)
-            fsync_dir(parent)
+        directory = directory_access.absolute_path(path)
+        directory_access.check_calls(now_ms, on_progress)
+        directory_access.check_directory_options(
+            config, configs, cluster_id, node_id, replicated, recovery_threads
+        )
+        directory_access.make_directory(directory)
         lock = FileLock(os.path.join(directory, LOCK_FILE))
         opened = cls(
             directory,
             lock,
-            config=config or LogConfig(),
+            config=directory_access.check_config(config),
             configs=configs or {},
             replicated=replicated,
             now_ms=now_ms,
@@ -177,9 +179,7 @@ class LogDirectory:
             return False
         if any(not name.endswith(".tmp") for name in names):
             return False
-        for name in names:
-            remove(os.path.join(directory, name))
-        remove_dir(directory)
+        directory_access.remove_directory(directory)
         fsync_dir(self.path)
         return True
 
@@ -208,7 +208,7 @@ class LogDirectory:
         offsets = CheckpointedOffsets(
             clean=self.last_shutdown is not None,
             recovery_point=self._checkpoints.recovery_points.offsets.get(topic_partition, 0),
-            log_start_offset=self._checkpoints.log_start_offsets.offsets.get(topic_partition, 0),
+            log_start_offset=self._checkpoints.log_start_offsets.offsets.get(topic_partition),
             high_watermark=self._checkpoints.high_watermarks.offsets.get(
                 topic_partition, 0 if self._replicated else None
             ),
@@ -254,6 +254,7 @@ class LogDirectory:
         self._checkpoints.drop(missing)
 
     def __enter__(self) -> Self:
+        self._check_open()
         return self
 
     def __exit__(self, exception_type: object, *exception: object) -> None:
@@ -271,10 +272,11 @@ class LogDirectory:
         return len(self._logs)
 
     def __contains__(self, topic_partition: object) -> bool:
-        return topic_partition in self._logs
+        return isinstance(topic_partition, TopicPartition) and topic_partition in self._logs
 
     def __getitem__(self, topic_partition: TopicPartition) -> PartitionLog:
         """The partition's log. Raises the error of a refused one, UsageError for an unknown one."""
+        topic_partition = TopicPartition.of(topic_partition)
         with self._changes:
             self._check_open()
             if topic_partition in self.refused:
@@ -311,8 +313,8 @@ class LogDirectory:
         config: the topic's options from here on, if they are not as `open` was told. Raises
         UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
         """
-        topic_partition = TopicPartition(topic, partition)
-        check_topic_partition(topic_partition)
+        topic_partition = TopicPartition.of((topic, partition))
+        directory_access.check_topic_id(topic_id)
         with self._changes:
             self._check_open()
             directory = self._directory(topic_partition)
@@ -341,6 +343,7 @@ class LogDirectory:
         Its files go with the first remove_deleted() after file_delete_delay_ms. A refused partition
         can be deleted too. Raises UsageError for an unknown one.
         """
+        topic_partition = TopicPartition.of(topic_partition)
         with self._changes:
             self._check_open()
             if topic_partition not in self.refused:
@@ -376,7 +379,10 @@ class LogDirectory:
 
     def remove_deleted(self, now_ms: int | None = None) -> list[str]:
         """Unlink the deleted partitions whose delay is over at `now_ms`; returns their paths."""
-        return self._retired.unlink_due(self._now_ms() if now_ms is None else now_ms)
+        now = self._now_ms() if now_ms is None else integer(now_ms, "now_ms", self.path, low=-1)
+        with self._changes:
+            self._check_open()
+        return self._retired.unlink_due(now)
 
     def checkpoint_recovery_points(self) -> None:
         """Persist every log's recovery point, without flushing. Kafka does so every minute."""
@@ -410,6 +416,8 @@ class LogDirectory:
         broker_epoch (default: the attribute) goes into the marker. The directory is unlocked in any
         case. Raises the first error that a log's close raised; the others are closed nevertheless.
         """
+        epoch = self.broker_epoch if broker_epoch is None else broker_epoch
+        integer(epoch, "broker_epoch", self.path, low=UNKNOWN_BROKER_EPOCH)
         with self._changes:
             if self.closed:
                 return
@@ -417,7 +425,7 @@ class LogDirectory:
             try:
                 errors = self._close_logs()
                 if not errors:
-                    self._mark_clean(self.broker_epoch if broker_epoch is None else broker_epoch)
+                    self._mark_clean(epoch)
             finally:
                 self._lock.release()
         if errors:

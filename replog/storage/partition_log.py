@@ -15,15 +15,27 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from replog._native import record_batch, record_decoder, record_encoder
+from replog._native.append_result import AppendResult
+from replog._native.arguments import flag, integer
 from replog._native.log import Log
 from replog._native.log_recovery import RecoveryReport, load
-from replog._native.mapped_file import fsync_dir, make_dir
 from replog.config import LogConfig
-from replog.errors import CorruptBatchError, CorruptFileError, UsageError
+from replog.errors import (
+    CorruptBatchError,
+    CorruptFileError,
+    UsageError,
+)
 from replog.storage.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     read_leader_epochs,
     write_leader_epochs,
+)
+from replog.storage.directory_access import (
+    absolute_path,
+    check_calls,
+    check_config,
+    make_directory,
+    names_in,
 )
 from replog.storage.kafka_uuid import random_uuid
 from replog.storage.log_checkpoints import BareCheckpoints, CheckpointedOffsets, LogCheckpoints
@@ -34,6 +46,7 @@ from replog.storage.partition_metadata import (
     write_topic_id,
 )
 from replog.types import (
+    NO_TIMESTAMP,
     Codec,
     EpochEndOffset,
     Isolation,
@@ -46,12 +59,12 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, Iterator, Sequence
 
-    from replog._native.append_result import AppendResult
     from replog._native.readable_log import LogSlice
 
 ARROW_SLICE_BYTES = 64 * 1024 * 1024
 RECORDS_SLICE_BYTES = 1024 * 1024
 RECOVERY_POINT_CHECKPOINT_MS = 60_000
+OFFSET_MIN = -(2**63)
 
 
 def wall_clock_ms() -> int:
@@ -92,6 +105,8 @@ class PartitionLog(Log):
         self._persisted_at_ms = now_ms()
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
         self.topic_id = self._settle_topic_id()
+        if config.compacted:
+            checkpoints.note_compacted()
         self.recovery_report = load(
             self,
             clean=offsets.clean,
@@ -117,9 +132,11 @@ class PartitionLog(Log):
         After an unclean stop the tail is checked and a torn one is cut (`recovery_report` tells);
         on_progress(done_bytes, total_bytes) follows that. Raises UsageError for another name or a
         partition of a log directory, LogDirectoryLockedError, CorruptBatchError for damage in what
-        was synced, CorruptFileError.
+        was synced, CorruptFileError; UsageError for what is no path, no directory or no LogConfig.
         """
-        directory = os.path.abspath(path)
+        directory = absolute_path(path)
+        config = check_config(config)
+        check_calls(now_ms, on_progress)
         topic_partition = TopicPartition.parse(os.path.basename(directory))
         parent = os.path.dirname(directory)
         if os.path.exists(os.path.join(parent, META_PROPERTIES_FILE)):
@@ -128,18 +145,14 @@ class PartitionLog(Log):
                 f"log directory {parent}; open that with replog.LogDirectory",
                 path=directory,
             )
-        fresh = not os.path.isdir(directory)
-        if fresh:
-            os.makedirs(parent, exist_ok=True)
-            make_dir(directory)
-            fsync_dir(parent)
-        fresh = fresh or not any(name.endswith(".log") for name in os.listdir(directory))
+        make_directory(directory)
+        fresh = not any(name.endswith(".log") for name in names_in(directory))
         checkpoints = BareCheckpoints(directory, topic_partition)
         try:
             offsets = checkpoints.take(fresh=fresh)
             return cls(
                 directory,
-                config or LogConfig(),
+                config,
                 checkpoints,
                 offsets,
                 now_ms=now_ms,
@@ -150,6 +163,7 @@ class PartitionLog(Log):
             raise
 
     def __enter__(self) -> Self:
+        self.check_open()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -160,7 +174,12 @@ class PartitionLog(Log):
         return f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, close and mark the log clean. With flush=False: leave it as a crash would."""
+        """Flush, close and mark the log clean. With flush=False: leave it as a crash would.
+
+        Closing twice is no mistake. Raises UsageError for what is no bool, NoSpaceError,
+        LogFailedError.
+        """
+        flush = flag(flush, "flush", self.path)
         if self.closed:
             return
         try:
@@ -189,7 +208,10 @@ class PartitionLog(Log):
             self.write_recovery_point(offset)
 
     def checkpoint(self) -> None:
-        """Flush, and persist the recovery point now; durable on return."""
+        """Flush, and persist the recovery point now; durable on return.
+
+        Raises LogClosedError, NoSpaceError, LogFailedError.
+        """
         self.flush()
         self.write_recovery_point(self.synced_end_offset)
 
@@ -212,32 +234,39 @@ class PartitionLog(Log):
         timestamps: Any = None,
         headers: Any = None,
         *,
-        codec: Codec | None = None,
+        codec: Codec | str | int | None = None,
         leader_epoch: int | None = None,
     ) -> AppendResult:
         """Append records given as columns; returns the offsets they were given.
 
         values, keys: a sequence of bytes or None, an Arrow (chunked) array of binary or string, or
         a numpy array of bytes; shape (records,). timestamps: ms since the epoch, one for all or
-        (records,); now if None. headers: per record a sequence of (name, bytes or None). codec: as
-        the topic's compression_type if None. All or nothing. Durable on return with flush_mode
-        `commit`, else after flush(). Raises UsageError for unequal lengths, and what
-        append_as_leader raises.
+        (records,); now if None. headers: per record a sequence of (name, bytes or None). codec: a
+        Codec, its name or number; as the topic's compression_type if None. All or nothing. Durable
+        on return with flush_mode `commit`, else after flush(). Raises UsageError for no record,
+        unequal lengths or another type, RecordBatchTooLargeError for a record above
+        max_message_bytes, and what append_as_leader raises.
         """
+        self.check_open()
         batches = record_encoder.encode(
             values,
             keys,
             timestamps,
             headers,
             now_ms=self._now_ms(),
-            codec=self._codec_of_topic if codec is None else int(codec),
+            codec=self._codec_of_topic if codec is None else Codec.of(codec),
             level=self.config.compression_level,
             batch_bytes_max=self._batch_bytes_max,
         )
         epoch = leader_epoch
         if epoch is None:
             epoch = max(self.latest_epoch, self.written_epoch, 0)
-        if memoryview(batches).nbytes <= self.config.segment_bytes:
+        if not batches:
+            raise UsageError(
+                f"expected values to hold at least one record to append to {self.path}, found none",
+                argument="values",
+            )
+        if len(batches) <= self.config.segment_bytes:
             return self.append_as_leader(batches, epoch)
         return self._append_in_parts(batches, epoch)
 
@@ -246,21 +275,20 @@ class PartitionLog(Log):
         view = memoryview(batches).cast("B")
         start_offset = self.log_end_offset
         headers = record_batch.scan(view, check_crc=False).headers
-        result = None
+        log_append_time_ms = NO_TIMESTAMP
         try:
             for header in headers:
                 at = int(header["position"])
                 end = at + int(header["size_bytes"])
                 # Each goes in by itself and so starts at offset 0, which lies outside the CRC.
                 part = self.append_as_leader(bytes(8) + view[at + 8 : end], leader_epoch)
-                result = result or part
+                if part.base_offset == start_offset:
+                    log_append_time_ms = part.log_append_time_ms
         except BaseException:
             if not self.failed:
                 self.truncate_to(start_offset)
             raise
-        if result is None:
-            raise UsageError(f"expected at least one record to append to {self.path}, found none")
-        return type(result)(start_offset, self.log_end_offset - 1, result.log_append_time_ms)
+        return AppendResult(start_offset, self.log_end_offset - 1, log_append_time_ms)
 
     def to_arrow(
         self,
@@ -269,53 +297,71 @@ class PartitionLog(Log):
         *,
         columns: Sequence[str] | None = None,
         zero_copy: bool = False,
-        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
     ) -> pa.Table:
         """Records of [start_offset, end_offset) as an Arrow table, one chunk per 64 MiB of log.
 
         Columns: key, value, offset, timestamp (ms, UTC), timestamp_type, leader_epoch, headers.
         zero_copy: values of uncompressed batches are views into the mapped segments. Reads no
-        further than `isolation` allows. Raises OffsetOutOfRangeError, CorruptBatchError.
+        further than `isolation` allows. Raises OffsetOutOfRangeError, UsageError for offsets that
+        are no integers, unknown columns or isolation, CorruptBatchError, DecompressionError,
+        LogClosedError.
         """
+        zero_copy = flag(zero_copy, "zero_copy", self.path)
+        schema = record_decoder.schema(columns, zero_copy=zero_copy)
+        names = schema.names
         tables = [
-            piece.to_arrow(end_offset=bound, columns=columns, zero_copy=zero_copy, aborted=aborted)
+            piece.to_arrow(end_offset=bound, columns=names, zero_copy=zero_copy, aborted=aborted)
             for piece, bound, aborted in self._slices(
                 start_offset, end_offset, ARROW_SLICE_BYTES, isolation
             )
         ]
-        if tables:
-            return pa.Table.from_batches(tables)
-        return record_decoder.schema(columns, zero_copy=zero_copy).empty_table()
+        return pa.Table.from_batches(tables) if tables else schema.empty_table()
 
     def records(
         self,
         start_offset: int | None = None,
         end_offset: int | None = None,
         *,
-        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
     ) -> Iterator[Record]:
-        """Iterate the records of [start_offset, end_offset), decoding a batch at a time."""
-        for piece, bound, aborted in self._slices(
-            start_offset, end_offset, RECORDS_SLICE_BYTES, isolation
-        ):
-            yield from piece.records(end_offset=bound, aborted=aborted, record_type=Record)
+        """Iterate the records of [start_offset, end_offset), decoding a batch at a time.
+
+        Raises as to_arrow does: about its arguments at once, about the log as it gets there.
+        """
+        slices = self._slices(start_offset, end_offset, RECORDS_SLICE_BYTES, isolation)
+        return (
+            record
+            for piece, bound, aborted in slices
+            for record in piece.records(end_offset=bound, aborted=aborted, record_type=Record)
+        )
 
     def __iter__(self) -> Iterator[Record]:
         return self.records()
 
     def _slices(
-        self, start_offset: int | None, end_offset: int | None, size: int, isolation: Isolation
+        self,
+        start_offset: int | None,
+        end_offset: int | None,
+        size: int,
+        isolation: Isolation | str,
     ) -> Iterator[tuple[LogSlice, int, Sequence[Any]]]:
-        offset = self.log_start_offset if start_offset is None else start_offset
-        try:
-            isolation = Isolation(isolation)
-        except ValueError:
-            names = ", ".join(repr(level.value) for level in Isolation)
-            raise UsageError(
-                f"expected isolation to be one of {names}, found {isolation!r}"
-            ) from None
-        limit = self._bound(isolation)
-        bound = limit if end_offset is None else min(end_offset, limit)
+        """Check the arguments now; the slices come when they are asked for."""
+        self.check_open()
+        level = Isolation.of(isolation)
+        offset = self.log_start_offset
+        if start_offset is not None:
+            offset = integer(start_offset, "start_offset", self.path, low=OFFSET_MIN)
+        limit = bound = self._bound(level)
+        if end_offset is not None:
+            bound = min(integer(end_offset, "end_offset", self.path), limit)
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            self.read(offset)  # which says why not
+        return self._slices_between(offset, bound, limit, size, level)
+
+    def _slices_between(
+        self, offset: int, bound: int, limit: int, size: int, isolation: Isolation
+    ) -> Iterator[tuple[LogSlice, int, Sequence[Any]]]:
         while offset < bound or offset > self.log_end_offset or offset < self.log_start_offset:
             # The caller's end may lie inside a batch; the isolation's end is never read past.
             piece = self.read(offset, size, end_offset=bound, whole_batches=bound < limit)
@@ -344,12 +390,18 @@ class PartitionLog(Log):
         return self.high_watermark
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampedOffset | None:
-        """The first record at or after `timestamp` (ms), None if there is none."""
+        """The first record at or after `timestamp` (ms), None if there is none.
+
+        Raises UsageError for what is no 64-bit integer, CorruptBatchError, LogClosedError.
+        """
         found = super().offset_for_timestamp(timestamp)
         return None if found is None else TimestampedOffset(*found)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
-        """The largest epoch <= leader_epoch with its exclusive end; (-1, -1) if unknown."""
+        """The largest epoch <= leader_epoch with its exclusive end; (-1, -1) if unknown.
+
+        Raises UsageError for what is no 32-bit integer, LogClosedError.
+        """
         return EpochEndOffset(*super().end_offset_for_epoch(leader_epoch))
 
     @property

@@ -10,8 +10,9 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from replog._native.mapped_file import fsync_dir, remove, remove_dir, rename
+from replog._native.mapped_file import fsync_dir, rename
 from replog.errors import UsageError
+from replog.storage import directory_access
 from replog.storage.directory_names import (
     METADATA_TOPIC,
     DirectoryKind,
@@ -41,23 +42,24 @@ class RetiredPartitions:
         Raises UsageError for a directory that does not belong.
         """
         found = []
-        for entry in sorted(os.scandir(self._path), key=lambda entry: entry.name):
-            if not entry.is_dir():
+        for name in sorted(directory_access.names_in(self._path)):
+            path = os.path.join(self._path, name)
+            if not os.path.isdir(path):
                 continue
             try:
-                kind = kind_of(entry.name)
+                kind = kind_of(name)
             except UsageError as error:
                 raise UsageError(
                     f"expected only partition directories (TOPIC-N) in the log directory "
-                    f"{self._path}, found {entry.name!r}; move it elsewhere",
-                    path=entry.path,
+                    f"{self._path}, found {name!r}; move it elsewhere",
+                    path=path,
                 ) from error
             if kind is DirectoryKind.DELETED:
-                self._deleted.append((unlink_at_ms, entry.path))
+                self._deleted.append((unlink_at_ms, path))
             elif kind in (DirectoryKind.STRAY, DirectoryKind.FUTURE):
-                self.kept.append(entry.name)
+                self.kept.append(name)
             elif kind is DirectoryKind.PARTITION:
-                topic_partition = TopicPartition.parse(entry.name)
+                topic_partition = TopicPartition.parse(name)
                 # The controller's log is opened by the controller, as in Kafka.
                 if topic_partition.topic != METADATA_TOPIC:
                     found.append(topic_partition)
@@ -81,9 +83,7 @@ class RetiredPartitions:
             due = [path for deadline, path in self._deleted if deadline <= now_ms]
             self._deleted = [pair for pair in self._deleted if pair[0] > now_ms]
         for path in due:
-            for name in os.listdir(path):
-                remove(os.path.join(path, name))
-            remove_dir(path)
+            directory_access.remove_directory(path)
         return due
 
     def _rename(

@@ -148,5 +148,5 @@ def test_an_absent_path_is_one_sentence_and_exit_code_1(
 
 def test_batches_and_records_together_are_refused(command, tmp_path: Path) -> None:
     code, _, problem = command("dump", "--batches", "--records", tmp_path)
-    assert code == 1
+    assert code == 2
     assert "one at a time" in problem

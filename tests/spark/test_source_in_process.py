@@ -1,77 +1,42 @@
-"""The data source without a JVM: planning, batches, projection, options."""
+"""The data source without a JVM: planning, batches, projection."""
 
 from __future__ import annotations
 
-import json
-import pickle
 import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from replog.errors import LogTruncatedError, UsageError
+from replog.errors import CorruptBatchError, LogTruncatedError, UsageError
 from tests.reader.consumed import consumed
 
 pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
 
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from spark_integration.reader import ReplogReader
 from spark_integration.source import ReplogDataSource
-
-GOLDEN = Path(__file__).parents[1] / "golden"
-MANY_SEGMENTS = GOLDEN / "segments" / "data" / "falling-time-0"
-HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-SCHEMA = StructType([
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-    StructField("headers", ArrayType(HEADER)),
-])  # fmt: skip
-
-
-def reader_of(path: Path, *columns: str, **options: str) -> ReplogReader:
-    schema = StructType([SCHEMA[name] for name in columns]) if columns else SCHEMA
-    reader = ReplogDataSource({"path": str(path), **options}).reader(schema)
-    assert isinstance(reader, ReplogReader)
-    return reader
-
-
-def read(reader: ReplogReader) -> pa.Table:
-    """All rows, planned here and read from pickled copies, as executors do."""
-    executor = pickle.loads(pickle.dumps(reader))
-    planned = pickle.loads(pickle.dumps(reader.partitions()))
-    batches = [batch for partition in planned for batch in executor.read(partition)]
-    return pa.Table.from_batches(batches, batches[0].schema)
+from tests.spark.in_process import (
+    EVERY,
+    GOLDEN,
+    MANY_SEGMENTS,
+    read,
+    reader_of,
+)
 
 
 def test_batches_have_exactly_the_schema_that_spark_wants() -> None:
     for told in consumed():
-        reader = reader_of(told.directory)
+        reader = reader_of(told.directory, *EVERY.names)
         for partition in reader.partitions():
             for batch in told_rows(reader, partition):
-                assert batch.schema.equals(to_arrow_schema(SCHEMA, timezone="UTC"))
+                assert batch.schema.equals(to_arrow_schema(EVERY, timezone="UTC"))
                 assert batch.num_rows > 0
 
 
 def told_rows(reader: ReplogReader, partition: object) -> list[pa.RecordBatch]:
-    from replog.errors import CorruptBatchError
-
     batches = []
     try:
         for batch in reader.read(partition):  # type: ignore[arg-type]
@@ -99,9 +64,8 @@ def test_small_limits_change_the_cut_and_not_the_rows() -> None:
 
 
 def test_several_paths_come_as_a_json_list() -> None:
-    others = [str(MANY_SEGMENTS), str(GOLDEN / "segments" / "data" / "time-roll-0")]
-    reader = ReplogDataSource({"paths": json.dumps(others)}).reader(SCHEMA)
-    assert set(read(reader)["topic"].to_pylist()) == {"falling-time", "time-roll"}
+    others = [MANY_SEGMENTS, GOLDEN / "segments" / "data" / "time-roll-0"]
+    assert set(read(reader_of(others))["topic"].to_pylist()) == {"falling-time", "time-roll"}
 
 
 def test_a_directory_without_records_plans_nothing(tmp_path: Path) -> None:
@@ -122,21 +86,6 @@ def test_a_plan_is_frozen_and_a_segment_deleted_since_is_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"startingOffsets": "earliest"}, "startingoffsets"),
-        ({"kafka.isolation.level": "serial"}, "read_committed"),
-        ({"maxPartitionBytes": "much"}, "maxpartitionbytes"),
-        ({"batchRows": "0"}, "batchrows"),
-        ({"checkCrcs": "perhaps"}, "checkcrcs"),
-    ],
-)
-def test_options_that_cannot_be_met_are_refused(options: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        reader_of(MANY_SEGMENTS, **options)
-
-
-@pytest.mark.parametrize(
     "field",
     [
         StructField("offsets", LongType()),
@@ -147,11 +96,6 @@ def test_options_that_cannot_be_met_are_refused(options: dict[str, str], said: s
 def test_a_schema_that_is_no_projection_is_refused(field: StructField) -> None:
     with pytest.raises(UsageError, match="expected column"):
         ReplogDataSource({"path": str(MANY_SEGMENTS)}).reader(StructType([field]))
-
-
-def test_no_path_is_a_usage_error() -> None:
-    with pytest.raises(UsageError, match="expected a path"):
-        ReplogDataSource({}).reader(SCHEMA)
 
 
 def test_a_timestamp_beyond_sparks_range_is_null() -> None:

@@ -50,6 +50,7 @@ def collected(spark: SparkSession, told: Consumed) -> list[tuple[Any, ...]]:
     frame = (
         spark.read.format("replog")
         .option("kafka.isolation.level", told.isolation)
+        .option("includeHeaders", "true")
         .load(str(told.directory))
         .withColumn("timestamp", functions.unix_micros("timestamp"))
     )
