@@ -67,6 +67,12 @@ class NoSpaceError(StorageError):
     retriable = True
 
 
+class OutOfDescriptorsError(StorageError):
+    """No file can be opened: the process or the system has too many open. Nothing was half done."""
+
+    retriable = True
+
+
 class LogFailedError(StorageError):
     """An I/O error or a failed sync made the log's state on disk unknown; it takes no more work."""
 
