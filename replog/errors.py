@@ -123,6 +123,16 @@ class InvalidRecordError(ReplogError):
     """A batch is whole, but a client may not send it (counts, deltas, control bit, null key)."""
 
 
+class MalformedMessageError(ReplogError):
+    """Bytes that are not the message they should be: cut, damaged, or of another kind."""
+
+
+class UnsupportedMessageVersionError(ReplogError):
+    """A message, or a version of one, that this replog does not know."""
+
+    version: int | None = None
+
+
 class InvalidTimestampError(InvalidRecordError):
     """A record's timestamp lies outside the range that the topic accepts."""
 
