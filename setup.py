@@ -1,7 +1,9 @@
 """Builds the native modules; everything else is in pyproject.toml.
 
 Every `replog/_native/NAME.pyx` becomes the extension `replog._native.NAME`, linked with the
-`replog/_native/c/*.c` whose name starts with NAME. What Cython writes stays under `build/`.
+`replog/_native/c/*.c` whose name starts with NAME. Every `replog/wire/schemas/NAME.schema` becomes
+the extension `replog.wire.NAME`, by way of Cython that `codegen` writes. What is generated stays
+under `build/`.
 
 Environment:
     REPLOG_WERROR=1     compiler warnings are errors (CI)
@@ -21,6 +23,9 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from codegen.write_codecs import write_sources
 
 NATIVE = Path("replog/_native")
 DEBUG = os.environ.get("REPLOG_DEBUG") == "1"
@@ -86,14 +91,18 @@ def extensions() -> list[Extension]:
     c_sources = c_sources_of()
     return [
         Extension(
-            f"replog._native.{source.stem}",
+            f"{package}.{source.stem}",
             [str(source), *c_sources.get(source.stem, [])],
             include_dirs=[str(NATIVE)],
             depends=[str(header) for header in sorted(NATIVE.glob("c/*.h"))],
             extra_compile_args=[*WARNINGS, *arguments],
             extra_link_args=link_arguments,
         )
-        for source in pyx_sources()
+        for package, sources in (
+            ("replog._native", pyx_sources()),
+            ("replog.wire", write_sources()),
+        )
+        for source in sources
     ]
 
 

@@ -67,6 +67,12 @@ class NoSpaceError(StorageError):
     retriable = True
 
 
+class OutOfDescriptorsError(StorageError):
+    """No file can be opened: the process or the system has too many open. Nothing was half done."""
+
+    retriable = True
+
+
 class LogFailedError(StorageError):
     """An I/O error or a failed sync made the log's state on disk unknown; it takes no more work."""
 
@@ -115,6 +121,16 @@ class RecordBatchTooLargeError(OffsetError):
 
 class InvalidRecordError(ReplogError):
     """A batch is whole, but a client may not send it (counts, deltas, control bit, null key)."""
+
+
+class MalformedMessageError(ReplogError):
+    """Bytes that are not the message they should be: cut, damaged, or of another kind."""
+
+
+class UnsupportedMessageVersionError(ReplogError):
+    """A message, or a version of one, that this replog does not know."""
+
+    version: int | None = None
 
 
 class InvalidTimestampError(InvalidRecordError):

@@ -29,7 +29,7 @@ import os
 
 from replog.errors import (
     FencedLeaderEpochError, LogClosedError, LogFailedError, NoSpaceError,
-    OutOfOrderOffsetError, UsageError,
+    OutOfDescriptorsError, OutOfOrderOffsetError, UsageError,
 )
 
 from replog._native import mapped_file, snapshot_files
@@ -291,10 +291,12 @@ cdef class AppendableLog(ReadableLog):
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         cdef int64_t end_offset = last.last_offset + 1
+        cdef int64_t size_before = active.size_bytes
         try:
             active.append(self.batches)
-        except LogFailedError:
-            self.failed = True
+        except BaseException as error:
+            # What is in the file beyond the log's end would come between the next batches.
+            self.failed = isinstance(error, LogFailedError) or active.file.size_bytes != size_before
             raise
         self.dense_end = end_offset
         self.written_epoch = last.leader_epoch
@@ -338,7 +340,7 @@ cdef class AppendableLog(ReadableLog):
                 snapshot_files.write_snapshot(
                     self.path, self.log_end_offset, self.producers.to_snapshot()
                 )
-            except NoSpaceError:
+            except (NoSpaceError, OutOfDescriptorsError):
                 # A snapshot only shortens a replay; the records themselves are safe.
                 return
             self.snapshot_offset = self.log_end_offset

@@ -37,6 +37,9 @@ cdef const int* fork_count
 # Closes a descriptor that can be opened again later; returns whether there was one. NULL: none.
 cdef bint (*spare_descriptor)() noexcept
 
+# How many descriptors the process may have now.
+cdef int64_t descriptor_limit() noexcept
+
 # The exception for errno `cause` of `action` on `path`.
 cdef object problem_of(int cause, str action, str path)
 # Open, retrying EINTR, and again after spare_descriptor when descriptors run out.

@@ -15,16 +15,19 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.errno cimport (
-    EAGAIN, EDQUOT, EEXIST, EFBIG, EINTR, EIO, EMFILE, ENFILE, ENOENT, ENOSPC, errno,
+    EAGAIN, EDQUOT, EEXIST, EFBIG, EINTR, EIO, EISDIR, EMFILE, ENFILE, ENOENT, ENOSPC, ENXIO,
+    errno,
 )
 from libc.stdint cimport int64_t, uint8_t
 
 from replog.errors import (
+    CorruptFileError,
     LogClosedError,
     LogDirectoryLockedError,
     LogFailedError,
     LogTruncatedError,
     NoSpaceError,
+    OutOfDescriptorsError,
     StorageError,
     UsageError,
 )
@@ -32,6 +35,7 @@ from replog.errors import (
 cdef extern from "c/file_system_calls.h" nogil:
     int replog_fork_generation
     int replog_watch_forks()
+    int64_t replog_descriptor_limit()
     int replog_close_in_children(int fd)
     void replog_keep_in_children(int fd)
 
@@ -78,8 +82,15 @@ cdef object problem_of(int cause, str action, str path):
             f"{found} Check the disk, then open the log again.", path=path, errno=cause
         )
     if cause == EMFILE or cause == ENFILE:
-        return StorageError(
-            f"{found} Raise the limit on open files (ulimit -n).", path=path, errno=cause
+        return OutOfDescriptorsError(
+            f"{found} Close files or raise the limit on open ones (ulimit -n), then try again.",
+            path=path, errno=cause,
+        )
+    if cause == EISDIR or cause == ENXIO:
+        return CorruptFileError(
+            f"expected a regular file at {path!r}, found a directory, pipe, socket or device; move "
+            f"it away",
+            path=path, errno=cause,
         )
     return StorageError(f"{found} Check the path and its permissions.", path=path, errno=cause)
 
@@ -93,12 +104,20 @@ cdef int open_path(str path, bytes encoded_path, int flags) except -1:
         if fd >= 0:
             return fd
         cause = errno
-        if cause == EINTR or (
-            (cause == EMFILE or cause == ENFILE)
-            and spare_descriptor != NULL and spare_descriptor()
-        ):
+        if cause == EINTR or made_room(cause):
             continue
         raise problem_of(cause, "open", path)
+
+
+cdef int64_t descriptor_limit() noexcept:
+    return replog_descriptor_limit()
+
+
+cdef bint made_room(int cause) noexcept:
+    """Whether descriptors ran out, and one of ours was closed so that it is worth another try."""
+    return (
+        (cause == EMFILE or cause == ENFILE) and spare_descriptor != NULL and spare_descriptor()
+    )
 
 
 cdef int write_all(
@@ -219,6 +238,7 @@ cdef class OfflineFile:
             raise UsageError(f"expected one __init__ of the file {self.path!r}; found a second.")
         self.path = path
         self.fd = open_path(path, os.fsencode(path), O_RDONLY)
+        self.size()
 
     def __dealloc__(self):
         if self.fd >= 0:
@@ -337,17 +357,20 @@ def replace_file(path: str, bytes content) -> None:
 
 
 def fsync_dir(path: str) -> None:
-    """Make the names in the directory durable. Raises LogFailedError, FileNotFoundError."""
+    """Make the names in the directory durable.
+
+    Raises LogFailedError, FileNotFoundError, OutOfDescriptorsError.
+    """
     cdef bytes encoded_path = os.fsencode(path)
     cdef const char* raw_path = encoded_path
     cdef int cause = 0
-    with nogil:
-        while system_calls.fsync_dir(raw_path) != 0:
-            cause = errno
-            if cause != EINTR:
-                break
-            cause = 0
-    if cause == ENOENT:
+    cdef bint again = True
+    while again:
+        with nogil:
+            cause = 0 if system_calls.fsync_dir(raw_path) == 0 else errno
+        again = cause == EINTR or made_room(cause)
+    # Neither says anything of a sync: the directory could not be opened.
+    if cause == ENOENT or cause == EMFILE or cause == ENFILE:
         raise problem_of(cause, "sync the directory", path)
     if cause != 0:
         raise LogFailedError(
@@ -390,3 +413,15 @@ def remove_dir(path: str) -> None:
     while system_calls.rmdir(encoded_path) != 0:
         if errno != EINTR:
             raise problem_of(errno, "remove the directory", path)
+
+
+def list_dir(path: str) -> list[str]:
+    """Names in a directory. Raises OutOfDescriptorsError, and OSError as os.listdir does."""
+    while True:
+        try:
+            return os.listdir(path)
+        except OSError as error:
+            if error.errno != EMFILE and error.errno != ENFILE:
+                raise
+            if not made_room(error.errno):
+                raise problem_of(error.errno, "list the directory", path) from error

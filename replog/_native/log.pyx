@@ -23,7 +23,7 @@ from replog._native.file_system cimport fork_count
 from replog._native.log_segment cimport LogSegment
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, scan_batches
 
-from replog.errors import OffsetOutOfRangeError
+from replog.errors import OffsetOutOfRangeError, OutOfDescriptorsError
 
 from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SEGMENT_SUFFIXES
@@ -50,6 +50,9 @@ cdef class Log(AppendableLog):
             if self.names_unsynced:
                 self.names_unsynced = False
                 mapped_file.fsync_dir(self.path)
+        except OutOfDescriptorsError:
+            self.names_unsynced = True
+            raise
         except BaseException:
             # After a failed sync the kernel may have dropped the pages: nothing here is known.
             self.failed = True
@@ -144,27 +147,32 @@ cdef class Log(AppendableLog):
         # the end of what is kept, since that is where a crashed log is found to end.
         self.recovered_to = min(self.recovered_to, kept_end)
         self.lower_recovery_point(kept_end)
-        # Readers stop at the log end: it moves before any byte goes.
-        self.log_end_offset = offset
         if offset < self.log_start_offset:
             # Before the cut: an end below the persisted start would make loading begin anew there.
-            self.log_start_offset = offset
             self.write_log_start(offset)
+            self.log_start_offset = offset
+        # Readers stop at the log end: it moves before any byte goes.
+        self.log_end_offset = offset
         self.watermark = min(self.watermark, offset)
         self.durable_end = min(self.durable_end, offset)
         self.truncations += 1
-        self.drop_from(place + 1, now)
-        self.dense_end = kept_end
-        if inside:
-            segment.cut(header.position, offset)
-            # Synced before anything follows: else an old tail could come back behind new records.
-            segment.flush_records()
-        if self.dense_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
-            self.dense_end = offset
-        self.find_written_epoch()
+        try:
+            self.drop_from(place + 1, now)
+            self.dense_end = kept_end
+            if inside:
+                segment.cut(header.position, offset)
+                # Synced before anything follows: an old tail must not come back behind new records.
+                segment.flush_records()
+            if kept_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
+                self.dense_end = offset
+            self.find_written_epoch()
+            self.replay_producers(offset, now)
+        except BaseException:
+            # Half a cut: bytes behind the log's end would come between the next batches.
+            self.failed = True
+            raise
         if self.epochs.truncate_from_end(offset):
             self.write_epochs()
-        self.replay_producers(offset, now)
         return 0
 
     cdef int find_written_epoch(self) except -1:

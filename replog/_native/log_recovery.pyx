@@ -109,7 +109,7 @@ cdef int refuse_missing(Log log, int64_t recovery_point, int64_t end_offset) exc
 def find_segments(Log log, report, int64_t now_ms):
     """The segments by their names, after leftovers of interrupted work are finished or deleted."""
     cdef int64_t base_offset
-    names = set(os.listdir(log.path))
+    names = set(mapped_file.list_dir(log.path))
     for name in sorted(names):
         if name.endswith((".deleted", ".cleaned", ".tmp")):
             mapped_file.remove(f"{log.path}/{name}")

@@ -10,6 +10,9 @@ from replog._native.file_system import (
     fsync_dir as fsync_dir,
 )
 from replog._native.file_system import (
+    list_dir as list_dir,
+)
+from replog._native.file_system import (
     make_dir as make_dir,
 )
 from replog._native.file_system import (

@@ -6,8 +6,9 @@ A store into a mapping would kill the process when the disk is full; a write ret
 instead, so mappings are only read. Files without a mapping, locks and names: file_system, whose
 Python face stands here as well.
 
-Descriptors are bounded: at most DESCRIPTORS_MAX files are open at a time, the least used one is
-closed for the next and opened again on its next use. A mapping outlives its descriptor.
+Descriptors are bounded: at most DESCRIPTORS_MAX files are open at a time, and at most half of what
+the process may have (RLIMIT_NOFILE); the least used one is closed for the next and opened again on
+its next use. A mapping outlives its descriptor.
 
 A file belongs to the process that opened it. In a child of fork() each use raises LogClosedError.
 
@@ -26,13 +27,15 @@ from libc.stdint cimport int64_t, uint8_t
 
 from replog._native cimport file_system
 from replog._native.file_system cimport (
-    cut_fd, fork_count, iovec, open_path, problem_of, sync_fd, system_calls, write_all,
+    cut_fd, descriptor_limit, fork_count,
+    iovec, open_path, problem_of, sync_fd, system_calls, write_all,
 )
 
 from replog._native.file_system import (
     FileLock,
     OfflineFile,
     fsync_dir,
+    list_dir,
     make_dir,
     read_file,
     remove,
@@ -46,6 +49,7 @@ from replog.errors import (
     LogFailedError,
     LogTruncatedError,
     NoSpaceError,
+    OutOfDescriptorsError,
     StorageError,
     UsageError,
 )
@@ -59,6 +63,7 @@ __all__ = [
     "OfflineFile",
     "fsync_dir",
     "limit_descriptors",
+    "list_dir",
     "make_dir",
     "open_descriptor_count",
     "read_file",
@@ -197,10 +202,12 @@ cdef class MappedFile:
 
     cdef int open_descriptor(self, int flags) except -1:
         global open_file_count
-        if open_file_count >= open_files_limit and not close_one_file():
-            raise StorageError(
-                f"expected to open {self.path!r}; all {open_files_limit} descriptors are in use by"
-                " running calls. Try again.", path=self.path)
+        cdef int64_t bound = min(open_files_limit, max(descriptor_limit() // 2, 1))
+        while open_file_count >= bound:
+            if not close_one_file():
+                raise OutOfDescriptorsError(
+                    f"expected to open {self.path!r}; all {bound} descriptors are in use by running"
+                    " calls. Try again.", path=self.path)
         self.fd = open_path(
             self.path, self.encoded_path, flags | (O_RDWR if self.writable else O_RDONLY))
         self.slot = open_file_count

@@ -17,7 +17,7 @@ from libc.string cimport memcmp
 from replog._native.mapped_file cimport MappedFile, iovec
 
 from replog._native import mapped_file
-from replog.errors import InvariantViolation, NoSpaceError
+from replog.errors import InvariantViolation, NoSpaceError, OutOfDescriptorsError
 
 cdef enum:
     TAIL_SLOTS = 512
@@ -61,7 +61,7 @@ cdef class SlotArray:
             if gathered > 0:
                 try:
                     self.write_tail()
-                except NoSpaceError:
+                except (NoSpaceError, OutOfDescriptorsError):
                     # The log has taken the batch already, and an index may lag behind it.
                     pass
             gathered = self.entry_count - self.written_count

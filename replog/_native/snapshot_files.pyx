@@ -6,8 +6,6 @@ Each is checked by its own CRC and can be made again from the log, so none is sy
 deleted and an earlier one, or the whole log, is replayed instead.
 """
 
-import os
-
 from libc.stdint cimport int64_t
 
 from replog.errors import CorruptFileError
@@ -25,7 +23,8 @@ def snapshot_path(str directory, int64_t offset):
 def snapshot_offsets(str directory):
     """Offsets that snapshots in `directory` are named by, ascending."""
     stems = [
-        name.removesuffix(SUFFIX) for name in os.listdir(directory) if name.endswith(SUFFIX)
+        name.removesuffix(SUFFIX)
+        for name in mapped_file.list_dir(directory) if name.endswith(SUFFIX)
     ]
     return sorted(int(stem) for stem in stems if stem.isdecimal())
 

@@ -8,6 +8,7 @@ import click
 
 from replog.cli.dump_rows import batch_rows, file_record_rows, visible_rows
 from replog.cli.dump_text import facts, readable, text_line
+from replog.cli.metadata_rows import metadata_rows
 from replog.cli.record_json import Row, line
 from replog.cli.streams import standard_output
 from replog.types import Isolation
@@ -25,17 +26,34 @@ ISOLATIONS = [Isolation.HIGH_WATERMARK.value, Isolation.TXN_COMMITTED.value]
     type=click.Choice(ISOLATIONS),
     help="With --records: only what a consumer of this isolation level would see.",
 )
-def dump(path: str, *, as_json: bool, batches: bool, records: bool, isolation: str | None) -> None:
+@click.option("--metadata", is_flag=True, help="The metadata log's records, decoded.")
+def dump(
+    path: str,
+    *,
+    as_json: bool,
+    batches: bool,
+    records: bool,
+    isolation: str | None,
+    metadata: bool,
+) -> None:
     """Show what is in PATH: a log directory, a partition directory, or any file in one.
 
     Understands segments, indexes, transaction indexes, producer snapshots, metadata snapshots,
     checkpoints, partition.metadata, meta.properties and quorum-state, whether a broker is running
-    on them or not. A log directory stands for all its partitions.
+    on them or not. A log directory stands for all its partitions. With --metadata: what Kafka's
+    controllers decided, from a metadata partition, one of its files or a log directory with it.
     """
     if batches and (records or isolation):
         raise click.UsageError("expected --batches or --records, found both; ask for one at a time")
+    if metadata and (batches or records or isolation):
+        raise click.UsageError(
+            "expected --metadata alone, found --batches or --records beside it; ask for one at a "
+            "time"
+        )
     rows: Iterator[Row]
-    if batches:
+    if metadata:
+        rows = metadata_rows(path)
+    elif batches:
         rows = batch_rows(path, explain=not as_json)
     elif isolation is not None:
         rows = visible_rows(path, Isolation(isolation))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from replog.cli.spark_compact_view import compact_view_command
 from replog.cli.spark_export import export_command
 from replog.cli.spark_restore import restore_command
 from replog.cli.spark_run import ISOLATION, JSON, spark_session, write_row
+from replog.cli.spark_stats import stats_command
 from replog.cli.spark_verify import verify_command
 
 if TYPE_CHECKING:
@@ -25,9 +27,14 @@ def spark() -> None:
     """Let Spark read the segment files of log or partition directories (needs Java and PySpark)."""
 
 
-spark.add_command(export_command)
-spark.add_command(restore_command)
-spark.add_command(verify_command)
+for command in (
+    compact_view_command,
+    export_command,
+    restore_command,
+    stats_command,
+    verify_command,
+):
+    spark.add_command(command)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ import click
 from replog.cli.dump_text import text_line
 from replog.cli.progress import Progress
 from replog.cli.record_json import Row, line
+from replog.cli.streams import standard_output
 from replog.types import Isolation
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ NO_SPARK = click.option(
 
 def write_row(row: Row, *, as_json: bool) -> None:
     """One row of facts to stdout."""
-    sys.stdout.buffer.write(line(row) if as_json else text_line(row))
+    standard_output().write(line(row) if as_json else text_line(row))
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from replog._native.arguments import flag, integer, path_of
-from replog._native.mapped_file import fsync_dir, make_dir, remove, remove_dir
+from replog._native.mapped_file import fsync_dir, list_dir, make_dir, remove, remove_dir
 from replog.config import INT_MAX, LogConfig
 from replog.errors import NoSpaceError, ReplogError, StorageError, UsageError, shown
 
@@ -58,7 +58,7 @@ def make_directory(directory: str) -> bool:
 def names_in(directory: str) -> list[str]:
     """The names in `directory`. Raises UsageError, StorageError."""
     try:
-        return os.listdir(directory)
+        return list_dir(directory)
     except OSError as error:
         raise refused(directory, error) from error
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from replog import Log
 from replog.cli.main import run
 from tests.fixtures import cases
 from tests.fixtures.cases import Row
@@ -150,3 +151,36 @@ def test_batches_and_records_together_are_refused(command, tmp_path: Path) -> No
     code, _, problem = command("dump", "--batches", "--records", tmp_path)
     assert code == 2
     assert "one at a time" in problem
+
+
+METADATA = Path(__file__).parents[1] / "golden" / "metadata" / "node-100"
+
+
+def test_metadata_records_are_shown_by_type_and_fields(capfdbinary) -> None:
+    assert run(["dump", "--metadata", str(METADATA / "bootstrap.checkpoint")]) == 0
+    second = capfdbinary.readouterr().out.decode().splitlines()[1]
+    assert "offset: 1 " in second
+    assert "type: FEATURE_LEVEL_RECORD" in second
+    assert 'data: {"name": "metadata.version", "featureLevel": 29}' in second
+
+
+def test_metadata_that_is_none_is_told_and_passed_over(command, tmp_path: Path) -> None:
+    with Log.open(tmp_path / "orders-0") as log:
+        log.append([b"not metadata", b"\x01\x14\x00\x00"])
+    code, (first, second), _ = command("dump", "--metadata", "--json", tmp_path / "orders-0")
+    assert code == 0
+    assert "frame version 1" in first["problem"]
+    assert (second["type"], second["data"]) == ("NO_OP_RECORD", {})
+
+
+def test_a_log_directory_without_a_metadata_log_is_refused(command, tmp_path: Path) -> None:
+    (tmp_path / "orders-0").mkdir()
+    code, _, complaint = command("dump", "--metadata", tmp_path)
+    assert code == 1
+    assert "expected the metadata log at" in complaint
+
+
+def test_metadata_is_asked_for_alone(command) -> None:
+    code, _, complaint = command("dump", "--metadata", "--records", METADATA)
+    assert code == 2
+    assert "expected --metadata alone" in complaint

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import fuzz_batch, fuzz_directory, fuzzing
+from tests.fuzz import fuzz_batch, fuzz_directory, fuzz_message, fuzzing
 
 REGRESSIONS = Path(__file__).parent / "regressions"
 
@@ -17,6 +17,10 @@ def test_mutants_of_batches_are_decoded_alike_or_refused_by_type() -> None:
 
 def test_mutants_of_a_directory_give_the_records_that_were_there_or_are_refused_by_type() -> None:
     fuzzing.run_seeded(fuzz_directory.one_input, fuzz_directory.seeds(), runs=150)
+
+
+def test_mutants_of_messages_are_read_as_one_message_or_refused_by_type() -> None:
+    fuzzing.run_seeded(fuzz_message.one_input, fuzz_message.seeds(), runs=20000)
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in REGRESSIONS.iterdir()))

@@ -8,11 +8,13 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 static int real_open(const char *path, int flags, int mode) {
-    return open(path, flags | O_CLOEXEC, (mode_t)mode);
+    /* O_NONBLOCK: a pipe in the place of a file must not hold us; regular files do not care. */
+    return open(path, flags | O_CLOEXEC | O_NONBLOCK, (mode_t)mode);
 }
 
 static int real_close(int fd) { return close(fd); }
@@ -38,6 +40,10 @@ static int real_munmap(void *address, size_t length) { return munmap(address, le
 static int real_fstat(int fd, int64_t *size_bytes, int64_t *modified_ms) {
     struct stat status;
     if (fstat(fd, &status) != 0) {
+        return -1;
+    }
+    if (!S_ISREG(status.st_mode)) {
+        errno = S_ISDIR(status.st_mode) ? EISDIR : ENXIO;
         return -1;
     }
     *size_bytes = status.st_size;
@@ -101,6 +107,14 @@ static void after_fork_in_child(void) {
         close(lock_fds[place]);
     }
     lock_count = 0;
+}
+
+int64_t replog_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur > INT32_MAX) {
+        return INT32_MAX;
+    }
+    return (int64_t)limit.rlim_cur;
 }
 
 int replog_watch_forks(void) { return pthread_atfork(NULL, NULL, after_fork_in_child); }

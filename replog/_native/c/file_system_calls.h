@@ -6,7 +6,12 @@
 #ifndef REPLOG_FILE_SYSTEM_CALLS_H
 #define REPLOG_FILE_SYSTEM_CALLS_H
 
+#include <stdint.h>
+
 extern int replog_fork_generation;
+
+/* How many descriptors the process may have now. */
+int64_t replog_descriptor_limit(void);
 
 /* Install the fork handler; once a process. Returns 0 or an errno. */
 int replog_watch_forks(void);
