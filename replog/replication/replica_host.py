@@ -146,11 +146,12 @@ class ReplicaHost:
 
     def _settle(self, now_ms: int) -> None:
         """Act on what has moved: wake those who wait for it, send what is due."""
-        touched = self._context.touched
-        if touched:
+        moved = self._context.moved
+        if moved:
             replicas = self._table.replicas
-            self._fetches.wake([replicas[one] for one in touched if one in replicas], now_ms)
-            touched.clear()
+            moved_replicas = [(replicas[one], moved[one]) for one in moved if one in replicas]
+            moved.clear()
+            self._fetches.wake(moved_replicas, now_ms)
             self._deletes.wake()
         for fetcher in self._fetchers.values():
             if fetcher.request_id is None:
@@ -276,7 +277,7 @@ class ReplicaHost:
         for topic_partition, topic_id in delta.removed_partitions:
             known = self._table.registrations.get(topic_partition)
             if known is not None and known.topic_id == topic_id:
-                self._remove(topic_partition, is_replaced=topic_partition in anew)
+                self._remove(topic_partition, now_ms, is_replaced=topic_partition in anew)
         for registration in delta.partitions:
             self._apply_registration(registration, now_ms)
         if delta.brokers:
@@ -287,15 +288,17 @@ class ReplicaHost:
         for topic_partition, replica in self._table.replicas.items():
             if replica.leader is not None:
                 replica.leader.advance_high_watermark(now_ms)
-                self._context.touched[topic_partition] = None
+                self._context.moved[topic_partition] = True
             elif replica.log is not None:
                 self._maybe_follow(replica, now_ms)
 
-    def _remove(self, topic_partition: TopicPartition, *, is_replaced: bool) -> None:
+    def _remove(self, topic_partition: TopicPartition, now_ms: int, *, is_replaced: bool) -> None:
         self._table.registrations.pop(topic_partition, None)
-        self._drop_replica(topic_partition, is_replaced=is_replaced)
+        self._drop_replica(topic_partition, now_ms, is_replaced=is_replaced)
 
-    def _drop_replica(self, topic_partition: TopicPartition, *, is_replaced: bool = False) -> None:
+    def _drop_replica(
+        self, topic_partition: TopicPartition, now_ms: int, *, is_replaced: bool = False
+    ) -> None:
         """The replica is not ours any more: its files go.
 
         is_replaced: they have gone, and a topic of the same name has its own there already.
@@ -311,7 +314,7 @@ class ReplicaHost:
         del self._table.replicas[topic_partition]
         if not is_replaced:
             self._faults.pop(topic_partition, None)
-        self._fetches.release(replica)
+        self._fetches.release(replica, now_ms)
         if not is_replaced:
             self._context.emit(DeleteLog(topic_partition))
 
@@ -319,7 +322,7 @@ class ReplicaHost:
         topic_partition = registration.topic_partition
         known = self._table.registrations.get(topic_partition)
         if known is not None and known.topic_id != registration.topic_id:
-            self._remove(topic_partition, is_replaced=True)
+            self._remove(topic_partition, now_ms, is_replaced=True)
             known = None
         if known is not None and (
             registration.partition_epoch < known.partition_epoch
@@ -328,7 +331,7 @@ class ReplicaHost:
             return
         self._table.registrations[topic_partition] = registration
         if self.broker_id not in registration.replicas:
-            self._drop_replica(topic_partition)
+            self._drop_replica(topic_partition, now_ms)
             return
         replica = self._table.replicas.get(topic_partition)
         if replica is None:
@@ -389,7 +392,7 @@ class ReplicaHost:
                     f"leader before sending them again",
                 )
             self._maybe_follow(replica, now_ms)
-        self._context.touched[registration.topic_partition] = None
+        self._context.moved[registration.topic_partition] = True
         if is_new_epoch or replica.role is not role_before:
             self._context.report(
                 LeadershipChanged(
@@ -446,7 +449,7 @@ class ReplicaHost:
         if leader is not None:
             leader.resign(error, message)
             self._produces.release(topic_partition, error, message)
-        self._context.touched[topic_partition] = None
+        self._context.moved[topic_partition] = True
 
     # Logs that fail.
 
@@ -456,7 +459,7 @@ class ReplicaHost:
         self._faults[topic_partition] = (event.error, event.damaged)
         replica = self._table.replicas.get(topic_partition)
         if replica is not None:
-            replica.is_replacing = False
+            was_replacing, replica.is_replacing = replica.is_replacing, False
             if replica.log is not None:
                 self._retire(
                     replica,
@@ -465,6 +468,8 @@ class ReplicaHost:
                     f"{event.error}",
                 )
                 replica.failed_log, replica.log = replica.log, None
+            if not was_replacing:
+                self._open(replica, replica.registration, now_ms)
         if is_news:
             self._context.report(
                 ReplicaFailed(
