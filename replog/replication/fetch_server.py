@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, TypeAlias
 
+from replog.divergence import check_claim
 from replog.messages import (
     CONSUMER,
     ErrorCode,
@@ -17,7 +18,6 @@ from replog.messages import (
     FetchResponse,
     LogRead,
 )
-from replog.replication.divergence import check_claim
 from replog.replication.effects import Respond
 from replog.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, SessionCache
 from replog.replication.fetch_waits import FetchWait

@@ -19,9 +19,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from replog.divergence import truncation_for
 from replog.errors import CorruptBatchError, InvalidRecordError
 from replog.messages import ErrorCode, FetchPartition, ListOffsetsResponse, OffsetSpec
-from replog.replication.divergence import truncation_for
 from replog.replication.effects import (
     AdvanceLogStart,
     AppendAsFollower,
