@@ -43,8 +43,10 @@ class ProposalQueue:
         self._waiting[proposal.topic_partition] = proposal
 
     def withdraw(self, topic_partition: TopicPartition) -> None:
-        """Its leader is no more. What is in flight may still be decided; nobody will hear of it."""
+        """It is out of date. What is in flight may still be decided; nobody will hear of it."""
         self._waiting.pop(topic_partition, None)
+        if self._sent:
+            self._sent = tuple(one for one in self._sent if one.topic_partition != topic_partition)
 
     def maybe_send(self, now_ms: int) -> None:
         """Send what waits, unless a request is in flight or a pause goes on."""

@@ -57,7 +57,7 @@ class DeleteServer:
             ):
                 moved[topic_partition] = offset
                 self._context.emit(AdvanceLogStart(topic_partition, offset))
-                self._context.touched[topic_partition] = None
+                self._context.moved.setdefault(topic_partition, False)
             wait.offsets.append((topic_partition, offset))
             wait.answers.append(answer)
         self._waits[request_id] = wait
@@ -69,6 +69,8 @@ class DeleteServer:
 
     def wake(self) -> None:
         """Log starts, brokers or leaders have changed."""
+        if not self._waits:
+            return
         for wait in list(self._waits.values()):
             self._look_at(wait, {})
 

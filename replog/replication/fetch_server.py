@@ -8,8 +8,9 @@ request's time is up; what is said is read then, and not when the request came.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from replog.divergence import check_claim
 from replog.messages import (
     CONSUMER,
     ErrorCode,
@@ -17,7 +18,6 @@ from replog.messages import (
     FetchResponse,
     LogRead,
 )
-from replog.replication.divergence import check_claim
 from replog.replication.effects import Respond
 from replog.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, SessionCache
 from replog.replication.fetch_waits import FetchWait
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from replog.messages import FetchPartition, FetchRequest
     from replog.replication.fetch_session import ServedSession
     from replog.replication.host_context import HostContext
-    from replog.replication.log_view import LogView
     from replog.replication.partition_table import PartitionTable
     from replog.replication.replica import Replica
     from replog.types import TopicPartition
+
+    _Looks: TypeAlias = list[tuple[FetchPartition, Replica | None, FetchedPartition | None]]
 
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 
@@ -64,61 +65,60 @@ class FetchServer:
             session = resumed
             if session.waiting is not None:
                 # Its asker has given it up, or it would not ask again in the same session.
-                self._complete(session.waiting)
+                self._complete(session.waiting, now_ms)
             self._unwatch(session, request.forgotten)
             session.update(request)
         wait = FetchWait(request_id, request, session)
         if session is not None:
             self._watch(session, request.partitions)
             session.last_fetch_ms = now_ms
-        if self._take_in(wait, now_ms) or request.wait_ms_max <= 0:
-            self._answer(wait)
+        looks, is_ready = self._look(wait, now_ms, counts=True)
+        if is_ready or request.wait_ms_max <= 0:
+            self._answer(wait, looks)
             return
         wait.timer = self._context.deadlines.schedule(
-            now_ms + request.wait_ms_max, lambda _: self._complete(wait)
+            now_ms + request.wait_ms_max, functools.partial(self._complete, wait)
         )
         self._waits[request_id] = wait
         if session is not None:
             session.waiting = wait
             return
-        replicas = self._table.replicas
-        for asked in wait.partitions:
-            replica = replicas.get(asked.topic_partition)
+        for asked in request.partitions:
+            replica = self._table.replicas.get(asked.topic_partition)
             if replica is not None:
                 replica.fetch_waits[request_id] = wait
 
-    def wake(self, moved: Iterable[Replica], now_ms: int) -> None:
+    def wake(self, moved: Iterable[tuple[Replica, bool]], now_ms: int) -> None:
         """Something moved at each of these: answer the fetches that need not wait any more.
 
+        With each replica: whether its log's end or its role did; else followers need not be told.
         One answer tells all that has moved.
         """
         waits: dict[int, FetchWait] = {}
-        for replica in moved:
+        for replica, concerns_followers in moved:
             if replica.sessions:
                 for session in list(replica.sessions.values()):
                     self._stir(session, replica)
-                    if session.waiting is not None:
-                        waits[session.waiting.request_id] = session.waiting
+                    wait = session.waiting
+                    if wait is not None and (concerns_followers or session.replica_id < 0):
+                        waits[wait.request_id] = wait
             if replica.fetch_waits:
                 waits.update(replica.fetch_waits)
         for wait in waits.values():
-            self._wake(wait, now_ms)
+            self._maybe_complete(wait, now_ms)
+            if wait.request.isolation is Isolation.TXN_COMMITTED:
+                # The log tells its last stable offset only after its high watermark was set.
+                again = functools.partial(self._maybe_complete, wait)
+                self._context.deadlines.schedule(now_ms, again)
 
-    def _wake(self, wait: FetchWait, now_ms: int) -> None:
-        if self._is_ready(wait):
-            self._complete(wait)
-        elif wait.request.isolation is Isolation.TXN_COMMITTED:
-            # The log tells its last stable offset only after its high watermark was set.
-            self._context.deadlines.schedule(now_ms, functools.partial(self._maybe_complete, wait))
-
-    def release(self, replica: Replica) -> None:
+    def release(self, replica: Replica, now_ms: int) -> None:
         """The replica is gone from here: the fetches that wait at it hear so."""
         for session in list(replica.sessions.values()):
             session.stir(replica.registration.topic_partition)
             if session.waiting is not None:
-                self._complete(session.waiting)
+                self._complete(session.waiting, now_ms)
         for wait in list(replica.fetch_waits.values()):
-            self._complete(wait)
+            self._complete(wait, now_ms)
 
     def gone(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
@@ -126,24 +126,31 @@ class FetchServer:
         if wait is not None:
             self._forget(wait)
 
-    def _take_in(self, wait: FetchWait, now_ms: int) -> bool:
-        """Check every partition and count the claims that hold; whether to answer at once."""
-        request = wait.request
-        session = wait.session
-        answer_now = not (request.partitions if session is None else session.partitions)
+    def _look(self, wait: FetchWait, now_ms: int, *, counts: bool = False) -> tuple[_Looks, bool]:
+        """Check each partition; returns what was found, and whether that need not wait (facts 7.4).
+
+        counts: this is the first look, in which claims that hold are acknowledgements.
+        """
+        request, session = wait.request, wait.session
+        counts = counts and request.replica_id != CONSUMER
+        replicas = self._table.replicas
+        is_ready = not (request.partitions if session is None else session.partitions)
         available = 0
+        looks: _Looks = []
         for asked in wait.partitions:
-            refusal = self._refusal(asked, request)
-            if refusal is None and request.replica_id != CONSUMER:
+            replica = replicas.get(asked.topic_partition)
+            refusal = self._refusal(asked, request, replica)
+            if refusal is None and counts:
                 refusal = self._count_claim(asked, request, now_ms)
             if refusal is not None:
-                wait.refused[asked.topic_partition] = refusal
-                answer_now = True
-                if refusal.error in _FENCED:
+                is_ready = True
+                if counts and refusal.error in _FENCED:
                     self._report_fenced(asked, request, refusal.error)
             elif available < request.min_bytes:
-                available += self._readable_bytes(asked, request)
-        return answer_now or available >= request.min_bytes
+                assert replica is not None
+                available += _readable_bytes(asked, request, replica)
+            looks.append((asked, replica, refusal))
+        return looks, is_ready or available >= request.min_bytes
 
     def _count_claim(
         self, asked: FetchPartition, request: FetchRequest, now_ms: int
@@ -164,9 +171,10 @@ class FetchServer:
             leader.record_fetch(progress, asked, request.broker_epoch, now_ms)
         return None
 
-    def _refusal(self, asked: FetchPartition, request: FetchRequest) -> FetchedPartition | None:
+    def _refusal(
+        self, asked: FetchPartition, request: FetchRequest, replica: Replica | None
+    ) -> FetchedPartition | None:
         """Why there is nothing to read, in the order of facts 7.2; None: there may be."""
-        replica = self._table.replicas.get(asked.topic_partition)
         if replica is None or replica.log is None:
             return _refused(asked, self._table.refusal(asked.topic_partition))
         leader, log = replica.leader, replica.log
@@ -223,38 +231,16 @@ class FetchServer:
             diverging_epoch=fault,
         )
 
-    def _readable_bytes(self, asked: FetchPartition, request: FetchRequest) -> int:
-        replica = self._table.replicas[asked.topic_partition]
-        assert replica.log is not None
-        end_offset = _read_end(replica, replica.log, request)
-        if end_offset <= asked.fetch_offset:
-            return 0
-        if request.min_bytes <= 1:
-            return 1
-        return replica.log.readable_bytes(
-            asked.fetch_offset, end_offset, min(asked.max_bytes, request.min_bytes)
-        )
-
-    def _is_ready(self, wait: FetchWait) -> bool:
-        """Whether a fetch that waits need not any more (facts 7.4)."""
-        request = wait.request
-        available = 0
-        for asked in wait.partitions:
-            if self._refusal(asked, request) is not None:
-                return True
-            available += self._readable_bytes(asked, request)
-            if available >= request.min_bytes:
-                return True
-        return False
-
     def _maybe_complete(self, wait: FetchWait, now_ms: int) -> None:
-        if wait.request_id in self._waits and self._is_ready(wait):
-            self._complete(wait)
+        if wait.request_id in self._waits:
+            looks, is_ready = self._look(wait, now_ms)
+            if is_ready:
+                self._forget(wait)
+                self._answer(wait, looks)
 
-    def _complete(self, wait: FetchWait) -> None:
+    def _complete(self, wait: FetchWait, now_ms: int) -> None:
         self._forget(wait)
-        wait.refused.clear()
-        self._answer(wait)
+        self._answer(wait, self._look(wait, now_ms)[0])
 
     def _forget(self, wait: FetchWait) -> None:
         self._context.deadlines.cancel(wait.timer)
@@ -268,14 +254,16 @@ class FetchServer:
             if replica is not None:
                 replica.fetch_waits.pop(wait.request_id, None)
 
-    def _answer(self, wait: FetchWait) -> None:
+    def _answer(self, wait: FetchWait, looks: _Looks) -> None:
         """Say what there is now, in a session only what is new."""
         request, session = wait.request, wait.session
         partitions: list[FetchedPartition] = []
-        for asked in wait.partitions:
-            fetched = wait.refused.get(asked.topic_partition) or self._refusal(asked, request)
-            if fetched is None:
-                fetched = self._read(asked, request)
+        for asked, replica, refusal in looks:
+            if refusal is not None:
+                fetched = refusal
+            else:
+                assert replica is not None
+                fetched = _read(asked, request, replica)
             if session is None:
                 partitions.append(fetched)
                 continue
@@ -283,7 +271,7 @@ class FetchServer:
                 partitions.append(fetched)
             if fetched.records is not None:
                 session.move_to_end(asked.topic_partition)
-            elif self._may_rest(fetched, request):
+            elif refusal is None and _may_rest(request, replica):
                 session.rest(asked.topic_partition)
         session_id = session.session_id if session is not None else 0
         self._context.emit(
@@ -293,15 +281,6 @@ class FetchServer:
                 max(request.max_bytes, 0),
             )
         )
-
-    def _may_rest(self, fetched: FetchedPartition, request: FetchRequest) -> bool:
-        """Whether nothing is left to say; a follower that is not yet in sync must go on proving."""
-        if fetched.error is not ErrorCode.NONE or fetched.diverging_epoch is not None:
-            return False
-        if request.replica_id == CONSUMER:
-            return fetched.preferred_read_replica is None
-        leader = self._table.replicas[fetched.topic_partition].leader
-        return leader is not None and request.replica_id in leader.isr.maximal
 
     def _watch(self, session: ServedSession, partitions: Iterable[FetchPartition]) -> None:
         """Stir the session when one of these moves."""
@@ -333,28 +312,6 @@ class FetchServer:
         ):
             progress.still_level(session.last_fetch_ms)
 
-    def _read(self, asked: FetchPartition, request: FetchRequest) -> FetchedPartition:
-        replica = self._table.replicas[asked.topic_partition]
-        log = replica.log
-        assert log is not None
-        end_offset = _read_end(replica, log, request)
-        records = None
-        if end_offset > asked.fetch_offset:
-            records = LogRead(
-                start_offset=asked.fetch_offset,
-                end_offset=end_offset,
-                max_bytes=max(asked.max_bytes, 0),
-                read_committed=request.isolation is Isolation.TXN_COMMITTED
-                and request.replica_id == CONSUMER,
-            )
-        return FetchedPartition(
-            topic_partition=asked.topic_partition,
-            high_watermark=replica.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            records=records,
-        )
-
     def _report_fenced(
         self, asked: FetchPartition, request: FetchRequest, error: ErrorCode
     ) -> None:
@@ -373,8 +330,52 @@ def _refused(asked: FetchPartition, error: ErrorCode) -> FetchedPartition:
     return FetchedPartition(topic_partition=asked.topic_partition, error=error)
 
 
-def _read_end(replica: Replica, log: LogView, request: FetchRequest) -> int:
+def _may_rest(request: FetchRequest, replica: Replica | None) -> bool:
+    """Whether nothing is left to say; a follower that is not yet in sync must go on proving."""
+    if request.replica_id == CONSUMER:
+        return request.isolation is not Isolation.TXN_COMMITTED
+    leader = replica.leader if replica is not None else None
+    return leader is not None and request.replica_id in leader.isr.maximal
+
+
+def _readable_bytes(asked: FetchPartition, request: FetchRequest, replica: Replica) -> int:
+    end_offset = _read_end(replica, request)
+    if end_offset <= asked.fetch_offset:
+        return 0
+    if request.min_bytes <= 1:
+        return 1
+    assert replica.log is not None
+    return replica.log.readable_bytes(
+        asked.fetch_offset, end_offset, max(min(asked.max_bytes, request.min_bytes), 0)
+    )
+
+
+def _read(asked: FetchPartition, request: FetchRequest, replica: Replica) -> FetchedPartition:
+    log = replica.log
+    assert log is not None
+    end_offset = _read_end(replica, request)
+    records = None
+    if end_offset > asked.fetch_offset:
+        records = LogRead(
+            start_offset=asked.fetch_offset,
+            end_offset=end_offset,
+            max_bytes=max(asked.max_bytes, 0),
+            read_committed=request.isolation is Isolation.TXN_COMMITTED
+            and request.replica_id == CONSUMER,
+        )
+    return FetchedPartition(
+        topic_partition=asked.topic_partition,
+        high_watermark=replica.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        records=records,
+    )
+
+
+def _read_end(replica: Replica, request: FetchRequest) -> int:
     """Exclusive: followers read all there is, consumers what is committed."""
+    log = replica.log
+    assert log is not None
     if request.replica_id != CONSUMER:
         return log.log_end_offset
     if request.isolation is Isolation.TXN_COMMITTED:

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from replog.messages import FetchedPartition, FetchPartition, FetchRequest
+    from replog.messages import FetchPartition, FetchRequest
     from replog.replication.deadlines import Timer
     from replog.replication.fetch_session import ServedSession
-    from replog.types import TopicPartition
 
 
 class FetchWait:
     """One request, with the partitions that it stands for."""
 
-    __slots__ = ("refused", "request", "request_id", "session", "timer")
+    __slots__ = ("request", "request_id", "session", "timer")
 
     def __init__(
         self, request_id: int, request: FetchRequest, session: ServedSession | None
@@ -25,8 +24,6 @@ class FetchWait:
         self.request = request
         self.session = session
         self.timer: Timer | None = None
-        self.refused: dict[TopicPartition, FetchedPartition] = {}
-        """What the first look found, for an answer at once."""
 
     @property
     def partitions(self) -> Collection[FetchPartition]:

@@ -19,9 +19,9 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
+from replog.divergence import truncation_for
 from replog.errors import CorruptBatchError, InvalidRecordError
 from replog.messages import ErrorCode, FetchPartition, ListOffsetsResponse, OffsetSpec
-from replog.replication.divergence import truncation_for
 from replog.replication.effects import (
     AdvanceLogStart,
     AppendAsFollower,
@@ -169,7 +169,7 @@ class Follower:
         if self.phase is not FollowerPhase.APPENDING or answer is None:
             return
         self._take_watermarks(answer)
-        self._context.touched[self.topic_partition] = None
+        self._context.moved[self.topic_partition] = True
         self._go_on()
 
     def append_failed(self, error: ReplogError, now_ms: int) -> None:
@@ -190,7 +190,7 @@ class Follower:
         log = self._log
         self.high_watermark = log.high_watermark
         self._log_start_offset = log.log_start_offset
-        self._context.touched[self.topic_partition] = None
+        self._context.moved[self.topic_partition] = True
         if log.log_end_offset != old_end_offset:
             self._context.report(
                 LogTruncated(
@@ -307,7 +307,7 @@ class Follower:
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
             self._context.emit(SetHighWatermark(self.topic_partition, high_watermark))
-            self._context.touched[self.topic_partition] = None
+            self._context.moved[self.topic_partition] = True
         # What we have not seen committed we do not drop; the next answer will say it again.
         log_start_offset = min(answer.log_start_offset, high_watermark)
         if log_start_offset > max(log.log_start_offset, self._log_start_offset):

@@ -31,8 +31,11 @@ class HostContext:
         default_factory=lambda: itertools.count(1)
     )
     """Ids of our own requests."""
-    touched: dict[TopicPartition, None] = dataclasses.field(default_factory=dict)
-    """Partitions of which something moved in this step that others may be waiting for."""
+    moved: dict[TopicPartition, bool] = dataclasses.field(default_factory=dict)
+    """Partitions of which something moved in this step that others may be waiting for.
+
+    True: its log's end or its role did, and not merely a watermark or who is in sync.
+    """
 
     def report(self, incident: Incident) -> None:
         """Tell operators."""

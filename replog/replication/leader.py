@@ -70,15 +70,12 @@ class Leader:
         """acks=all: what the high watermark has yet to reach."""
         self.synced = AckQueue()
         """acks=1 in flush mode `commit`: what our own sync has yet to reach."""
+        self._is_syncing = False
         self._begin_epoch(registration, now_ms, re_elected=False)
 
     @property
-    def leader_epoch(self) -> int:
-        return self.registration.leader_epoch
-
-    @property
     def is_under_min_isr(self) -> bool:
-        return len(self.isr.isr) < self.registration.min_insync_replicas
+        return len(self.isr.isr) < self.min_insync_replicas
 
     @property
     def is_high_watermark_behind(self) -> bool:
@@ -95,8 +92,7 @@ class Leader:
         if registration.leader_epoch > self.leader_epoch:
             self._begin_epoch(registration, now_ms, re_elected=True)
             return
-        self.registration = registration
-        self.syncs = registration.config.log.flush_mode == "commit"
+        self._take(registration)
         before = self.isr
         if registration.partition_epoch > before.committed.partition_epoch:
             self._track(registration, now_ms)
@@ -108,7 +104,7 @@ class Leader:
     ) -> None:
         """A follower's claim holds: it counts, the follower may join, and more may be committed."""
         if fetch.log_start_offset != progress.log_start_offset:
-            self._context.touched[self.topic_partition] = None
+            self._context.moved.setdefault(self.topic_partition, False)
         changed = progress.record_fetch(
             fetch.fetch_offset,
             fetch.log_start_offset,
@@ -125,9 +121,12 @@ class Leader:
         """Move it as far as the replicas allow, and tell those who wait for it."""
         if self.is_under_min_isr:
             return
+        end_offset = self.durable_end_offset
+        if end_offset <= self.high_watermark:
+            return
         advanced = leader_high_watermark(
             self.high_watermark,
-            self.durable_end_offset,
+            end_offset,
             self.followers.values(),
             self.isr.maximal,
             lambda follower: self._is_joining(follower, now_ms),
@@ -136,12 +135,12 @@ class Leader:
             return
         self.high_watermark = advanced
         self._context.emit(SetHighWatermark(self.topic_partition, advanced))
-        self._context.touched[self.topic_partition] = None
+        self._context.moved.setdefault(self.topic_partition, False)
         self.acknowledge_reached()
 
     def acknowledge_reached(self) -> None:
         """Answer acks=all below the high watermark, if enough replicas are left to vouch for it."""
-        floor = self.registration.min_insync_replicas
+        floor = self.min_insync_replicas
         for pending in self.replicated.take_reached(self.high_watermark):
             if len(self.isr.maximal) >= floor:
                 pending.acknowledge(Durability.PERSISTED if self.syncs else Durability.REPLICATED)
@@ -155,14 +154,20 @@ class Leader:
 
     def log_synced(self, now_ms: int) -> None:
         """Our log is on disk up to its synced_end_offset."""
+        self._is_syncing = False
         for pending in self.synced.take_reached(self._log.synced_end_offset):
             pending.acknowledge(Durability.LEADER)
         self.advance_high_watermark(now_ms)
         self.maybe_flush()
 
     def maybe_flush(self) -> None:
-        """In flush mode `commit`, sync what is not yet; one sync at a time covers all before it."""
-        if self.syncs and self._log.synced_end_offset < self._log.log_end_offset:
+        """In flush mode `commit`, sync what is not yet; one sync at a time, for all before it."""
+        if (
+            self.syncs
+            and not self._is_syncing
+            and self._log.synced_end_offset < self._log.log_end_offset
+        ):
+            self._is_syncing = True
             self._context.emit(FlushLog(self.topic_partition))
 
     def check_isr(self, now_ms: int) -> None:
@@ -204,7 +209,7 @@ class Leader:
             return False
         if error in _REVERT:
             self.isr = state.committed
-            self._context.touched[self.topic_partition] = None
+            self._context.moved.setdefault(self.topic_partition, False)
             self._report(IsrStage.REFUSED, state, now_ms, error=error)
             self.advance_high_watermark(now_ms)
             return False
@@ -279,8 +284,7 @@ class Leader:
             registration=registration,
         )
         self._proposals.withdraw(self.topic_partition)
-        self.registration = registration
-        self.syncs = registration.config.log.flush_mode == "commit"
+        self._take(registration)
         self.isr = CommittedIsr(registration.isr, registration.partition_epoch)
         # The epoch is on record before its first append: a leader that dies in between must be able
         # to tell its followers where its epoch began (KAFKA-7415).
@@ -299,6 +303,13 @@ class Leader:
             )
         self.advance_high_watermark(now_ms)
         self.maybe_flush()
+
+    def _take(self, registration: PartitionRegistration) -> None:
+        self.registration = registration
+        self.leader_epoch = registration.leader_epoch
+        self.min_insync_replicas = registration.min_insync_replicas
+        self.syncs = registration.config.log.flush_mode == "commit"
+        """Flush mode `commit`: what is not synced does not count."""
 
     def _track(self, registration: PartitionRegistration, now_ms: int) -> None:
         """Have progress for exactly the assigned replicas; those new in the ISR get their grace."""
@@ -369,7 +380,7 @@ class Leader:
     def _commit(self, committed: CommittedIsr, now_ms: int) -> None:
         """What the controller decided, whether we had asked for it or not."""
         before, self.isr = self.isr, committed
-        self._context.touched[self.topic_partition] = None
+        self._context.moved.setdefault(self.topic_partition, False)
         self._proposals.withdraw(self.topic_partition)
         if set(before.isr) == set(committed.isr):
             return

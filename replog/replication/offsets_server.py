@@ -68,6 +68,9 @@ def _refusal(table: PartitionTable, request: ListOffsetsRequest) -> ErrorCode:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     if request.timestamp < OffsetSpec.EARLIEST or request.replica_id < CONSUMER:
         return ErrorCode.INVALID_REQUEST
+    if request.replica_id != CONSUMER and request.replica_id not in replica.leader.followers:
+        unassigned = request.current_leader_epoch >= 0
+        return ErrorCode.UNKNOWN_LEADER_EPOCH if unassigned else ErrorCode.NOT_LEADER_OR_FOLLOWER
     return ErrorCode.NONE
 
 

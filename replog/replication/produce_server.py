@@ -83,7 +83,7 @@ class ProduceServer:
                 log_start_offset=log.log_start_offset,
             ),
         )
-        self._context.touched[done.topic_partition] = None
+        self._context.moved[done.topic_partition] = True
         leader.maybe_flush()
         if wait.acks == Acks.ALL:
             self._hold(pending)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from replog.messages import (
     DeleteRecordsRequest,
-    ErrorCode,
     FetchRequest,
     ListOffsetsRequest,
     ProduceRequest,
@@ -22,27 +21,23 @@ from replog.replication.cluster_view import ClusterView
 from replog.replication.delete_server import DeleteServer
 from replog.replication.effects import (
     CheckpointHighWatermarks,
-    DeleteLog,
     Effect,
     Respond,
-    SetAsideLog,
 )
 from replog.replication.fetch_server import FetchServer
-from replog.replication.fetcher import Fetcher
 from replog.replication.follower import Follower
 from replog.replication.host_context import HostContext
-from replog.replication.incidents import LeadershipChanged, ReplicaFailed
 from replog.replication.leader import Leader
 from replog.replication.offsets_server import list_offsets
 from replog.replication.partition_table import PartitionTable
 from replog.replication.produce_server import ProduceServer
-from replog.replication.replica import Replica, Role
+from replog.replication.replica import Role
+from replog.replication.replica_roles import ReplicaRoles
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replog.config import ReplicationOptions
-    from replog.errors import ReplogError
     from replog.messages import IsrDecision, IsrProposal
     from replog.registrations import PartitionRegistration
     from replog.replication.incidents import Uncommitted
@@ -61,25 +56,24 @@ class ReplicaHost:
     ) -> None:
         """logs: the open log of a partition; None where there is none that can be used."""
         self.broker_id = broker_id
-        self._logs = logs
         self._effects: list[Effect] = []
         self._context = HostContext(ClusterView(broker_id), options, self._effects.append)
         self._table = PartitionTable()
-        self._faults: dict[TopicPartition, tuple[ReplogError, bool]] = {}
-        """Logs that cannot be used: why, and whether they are damaged."""
-        self._fetchers: dict[int, Fetcher] = {}
-        """By leader's broker id."""
         self._proposals = ProposalQueue(self._context, self._decide)
         self._produces = ProduceServer(self._context, self._table)
         self._fetches = FetchServer(self._context, self._table)
         self._deletes = DeleteServer(self._context, self._table)
+        self._roles = ReplicaRoles(
+            self._context, self._table, logs, self._proposals, self._produces, self._fetches
+        )
+        self._fetchers = self._roles.fetchers
         self._is_running = False
         """Metadata has come: the periodic tasks go on."""
         self._now_ms = 0
         self._handle: dict[type, Callable[[Any, int], None]] = {
             ev.BrokerRegistered: self._register,
-            ev.MetadataChanged: self._apply,
-            ev.LogUnavailable: self._lose_log,
+            ev.MetadataChanged: self._apply_metadata,
+            ev.LogUnavailable: self._roles.lose_log,
             ev.LogReplaced: self._replace_log,
             ev.RequestReceived: self._receive,
             ev.RequesterGone: self._forget_requester,
@@ -146,11 +140,12 @@ class ReplicaHost:
 
     def _settle(self, now_ms: int) -> None:
         """Act on what has moved: wake those who wait for it, send what is due."""
-        touched = self._context.touched
-        if touched:
+        moved = self._context.moved
+        if moved:
             replicas = self._table.replicas
-            self._fetches.wake([replicas[one] for one in touched if one in replicas], now_ms)
-            touched.clear()
+            moved_replicas = [(replicas[one], moved[one]) for one in moved if one in replicas]
+            moved.clear()
+            self._fetches.wake(moved_replicas, now_ms)
             self._deletes.wake()
         for fetcher in self._fetchers.values():
             if fetcher.request_id is None:
@@ -263,221 +258,14 @@ class ReplicaHost:
         self._schedule_checkpoint(now_ms)
         self._context.emit(CheckpointHighWatermarks())
 
-    # What the controller says.
+    # What the controller says, and what becomes of logs.
 
     def _register(self, event: ev.BrokerRegistered, now_ms: int) -> None:
         self._context.cluster.broker_epoch = event.broker_epoch
 
-    def _apply(self, event: ev.MetadataChanged, now_ms: int) -> None:
+    def _apply_metadata(self, event: ev.MetadataChanged, now_ms: int) -> None:
         self._start_periods(now_ms)
-        delta = event.delta
-        self._context.cluster.apply(delta.brokers)
-        anew = {registration.topic_partition for registration in delta.partitions}
-        for topic_partition, topic_id in delta.removed_partitions:
-            known = self._table.registrations.get(topic_partition)
-            if known is not None and known.topic_id == topic_id:
-                self._remove(topic_partition, is_replaced=topic_partition in anew)
-        for registration in delta.partitions:
-            self._apply_registration(registration, now_ms)
-        if delta.brokers:
-            self._brokers_changed(now_ms)
-
-    def _brokers_changed(self, now_ms: int) -> None:
-        """Who is alive and who may join has changed: leaders, followers and deletions look anew."""
-        for topic_partition, replica in self._table.replicas.items():
-            if replica.leader is not None:
-                replica.leader.advance_high_watermark(now_ms)
-                self._context.touched[topic_partition] = None
-            elif replica.log is not None:
-                self._maybe_follow(replica, now_ms)
-
-    def _remove(self, topic_partition: TopicPartition, *, is_replaced: bool) -> None:
-        self._table.registrations.pop(topic_partition, None)
-        self._drop_replica(topic_partition, is_replaced=is_replaced)
-
-    def _drop_replica(self, topic_partition: TopicPartition, *, is_replaced: bool = False) -> None:
-        """The replica is not ours any more: its files go.
-
-        is_replaced: they have gone, and a topic of the same name has its own there already.
-        """
-        replica = self._table.replicas.get(topic_partition)
-        if replica is None:
-            return
-        self._retire(
-            replica,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            f"{topic_partition} was deleted or moved away while the producer waited",
-        )
-        del self._table.replicas[topic_partition]
-        if not is_replaced:
-            self._faults.pop(topic_partition, None)
-        self._fetches.release(replica)
-        if not is_replaced:
-            self._context.emit(DeleteLog(topic_partition))
-
-    def _apply_registration(self, registration: PartitionRegistration, now_ms: int) -> None:
-        topic_partition = registration.topic_partition
-        known = self._table.registrations.get(topic_partition)
-        if known is not None and known.topic_id != registration.topic_id:
-            self._remove(topic_partition, is_replaced=True)
-            known = None
-        if known is not None and (
-            registration.partition_epoch < known.partition_epoch
-            or registration.leader_epoch < known.leader_epoch
-        ):
-            return
-        self._table.registrations[topic_partition] = registration
-        if self.broker_id not in registration.replicas:
-            self._drop_replica(topic_partition)
-            return
-        replica = self._table.replicas.get(topic_partition)
-        if replica is None:
-            replica = Replica(registration, None)
-            self._table.replicas[topic_partition] = replica
-        self._open(replica, registration, now_ms)
-        self._assume_role(replica, registration, now_ms)
-
-    def _open(self, replica: Replica, registration: PartitionRegistration, now_ms: int) -> None:
-        """Have the log, if it can be had: in place of one that failed only a new one will do."""
-        if replica.log is not None:
-            return
-        topic_partition = registration.topic_partition
-        log = self._logs(topic_partition)
-        if log is not None and log is not replica.failed_log:
-            replica.log = log
-            self._faults.pop(topic_partition, None)
-            return
-        fault = self._faults.get(topic_partition)
-        leader_id = registration.leader_id
-        if (
-            fault is not None
-            and fault[1]
-            and leader_id not in {None, self.broker_id}
-            and self.broker_id not in registration.isr
-            and not replica.is_replacing
-        ):
-            # All that is committed is with the leader and its in-sync set: ours may be set aside.
-            replica.is_replacing = True
-            self._context.emit(SetAsideLog(topic_partition))
-
-    def _assume_role(
-        self, replica: Replica, registration: PartitionRegistration, now_ms: int
-    ) -> None:
-        before = replica.registration
-        replica.registration = registration
-        log = replica.log
-        if log is None:
-            return
-        leads = registration.leader_id == self.broker_id
-        role_before = replica.role
-        is_new_epoch = registration.leader_epoch > before.leader_epoch or (
-            replica.leader is None and replica.follower is None
-        )
-        if leads:
-            self._stop_following(replica)
-            if replica.leader is None:
-                replica.leader = Leader(self._context, registration, log, self._proposals, now_ms)
-            else:
-                replica.leader.apply(registration, now_ms)
-        else:
-            if replica.leader is not None:
-                self._retire(
-                    replica,
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                    f"broker {self.broker_id} stopped leading {registration.topic_partition} "
-                    f"before the records were committed; they may still be, so ask the new "
-                    f"leader before sending them again",
-                )
-            self._maybe_follow(replica, now_ms)
-        self._context.touched[registration.topic_partition] = None
-        if is_new_epoch or replica.role is not role_before:
-            self._context.report(
-                LeadershipChanged(
-                    topic_partition=registration.topic_partition,
-                    leader_id=registration.leader_id,
-                    leader_epoch=registration.leader_epoch,
-                    isr=registration.isr,
-                    high_watermark=replica.high_watermark,
-                    log_end_offset=log.log_end_offset,
-                    unclean=registration.unclean,
-                )
-            )
-
-    def _maybe_follow(self, replica: Replica, now_ms: int) -> None:
-        """Follow the leader there is, in its present epoch; nobody while it is not alive."""
-        registration = replica.registration
-        leader_id = registration.leader_id
-        follower = replica.follower
-        cluster = self._context.cluster
-        is_alive = leader_id is not None and cluster.is_alive(leader_id)
-        if follower is not None:
-            if (
-                is_alive
-                and follower.leader_epoch == registration.leader_epoch
-                and follower.leader_id == leader_id
-            ):
-                follower.registration = registration
-                return
-            self._stop_following(replica)
-        if not is_alive or leader_id is None or replica.log is None:
-            return
-        fetcher = self._fetchers.get(leader_id)
-        if fetcher is None:
-            fetcher = self._fetchers[leader_id] = Fetcher(self._context, leader_id)
-        replica.follower = Follower(self._context, registration, replica.log, fetcher)
-        fetcher.add(replica.follower)
-        replica.follower.start(now_ms)
-
-    def _stop_following(self, replica: Replica) -> None:
-        follower, replica.follower = replica.follower, None
-        if follower is None:
-            return
-        fetcher = self._fetchers[follower.leader_id]
-        fetcher.remove(follower)
-        if not fetcher.followers:
-            fetcher.close()
-            del self._fetchers[follower.leader_id]
-
-    def _retire(self, replica: Replica, error: ErrorCode, message: str) -> None:
-        """Play no role any more; who waits for what we cannot do hears `error`."""
-        topic_partition = replica.registration.topic_partition
-        self._stop_following(replica)
-        leader, replica.leader = replica.leader, None
-        if leader is not None:
-            leader.resign(error, message)
-            self._produces.release(topic_partition, error, message)
-        self._context.touched[topic_partition] = None
-
-    # Logs that fail.
-
-    def _lose_log(self, event: ev.LogUnavailable, now_ms: int) -> None:
-        topic_partition = event.topic_partition
-        is_news = topic_partition not in self._faults
-        self._faults[topic_partition] = (event.error, event.damaged)
-        replica = self._table.replicas.get(topic_partition)
-        if replica is not None:
-            replica.is_replacing = False
-            if replica.log is not None:
-                self._retire(
-                    replica,
-                    ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"the log of {topic_partition} on broker {self.broker_id} has failed: "
-                    f"{event.error}",
-                )
-                replica.failed_log, replica.log = replica.log, None
-        if is_news:
-            self._context.report(
-                ReplicaFailed(
-                    topic_partition=topic_partition,
-                    leader_epoch=replica.registration.leader_epoch if replica is not None else -1,
-                    message=str(event.error),
-                )
-            )
+        self._roles.apply(event.delta, now_ms)
 
     def _replace_log(self, event: ev.LogReplaced, now_ms: int) -> None:
-        replica = self._table.replicas.get(event.topic_partition)
-        if replica is None:
-            return
-        replica.is_replacing = False
-        self._open(replica, replica.registration, now_ms)
-        self._assume_role(replica, replica.registration, now_ms)
+        self._roles.replace_log(event.topic_partition, now_ms)

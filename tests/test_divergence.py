@@ -6,8 +6,8 @@ import itertools
 
 import pytest
 
+from replog.divergence import Truncation, check_claim, truncation_for
 from replog.messages import ErrorCode
-from replog.replication.divergence import Truncation, check_claim, truncation_for
 from replog.replication.incidents import LogTruncated
 from replog.types import EpochEndOffset
 from tests.replication.core_cluster import CoreCluster

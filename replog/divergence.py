@@ -3,20 +3,34 @@
 The leader checks a follower's claim on each fetch (facts 7.2 step 6); the follower turns the
 leader's answer into an offset to truncate to (facts 8.3). A high watermark may lag behind what was
 committed (KIP-101) and epochs may be missing on either side (KIP-279); these rules survive both.
+Partitions and the metadata log part by the same rules, so `replication` and `controller`, who are
+strangers, both find them here.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 from replog.errors import invariant
 from replog.messages import ErrorCode
 from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset
 
-if TYPE_CHECKING:
-    from replog.replication.log_view import LogView
-
 UNDEFINED = EpochEndOffset(NO_LEADER_EPOCH, UNKNOWN_OFFSET)
+
+
+class EpochHistory(Protocol):
+    """Where a log begins and ends, and which epoch wrote which offsets of it."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """First readable offset."""
+
+    @property
+    def log_end_offset(self) -> int:
+        """Next offset to write (exclusive end)."""
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset:
+        """The largest epoch <= `leader_epoch` and its exclusive end; (-1, -1) if undefined."""
 
 
 class Truncation(NamedTuple):
@@ -27,7 +41,7 @@ class Truncation(NamedTuple):
 
 
 def check_claim(
-    log: LogView, fetch_offset: int, last_fetched_epoch: int
+    log: EpochHistory, fetch_offset: int, last_fetched_epoch: int
 ) -> EpochEndOffset | ErrorCode | None:
     """Whether a log of [.., fetch_offset) that ends in `last_fetched_epoch` is a prefix of ours.
 
@@ -46,7 +60,7 @@ def check_claim(
     return None
 
 
-def truncation_for(log: LogView, leader: EpochEndOffset, fetch_offset: int) -> Truncation:
+def truncation_for(log: EpochHistory, leader: EpochEndOffset, fetch_offset: int) -> Truncation:
     """Where a follower cuts its log, told that `leader.leader_epoch` ends at the leader as it does.
 
     The five cases of facts 8.3, in order. The result is never above the follower's log end offset.
