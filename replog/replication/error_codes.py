@@ -37,6 +37,8 @@ _CODES: dict[type[ReplogError], ErrorCode] = {
     errors.TopicExistsError: ErrorCode.TOPIC_ALREADY_EXISTS,
     errors.NoLeaderError: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     errors.OffsetNotAvailableError: ErrorCode.OFFSET_NOT_AVAILABLE,
+    errors.MalformedMessageError: ErrorCode.INVALID_REQUEST,
+    errors.UnsupportedMessageVersionError: ErrorCode.UNSUPPORTED_VERSION,
     errors.UsageError: ErrorCode.INVALID_REQUEST,
 }
 

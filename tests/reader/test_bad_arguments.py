@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import replog
-from replog.errors import OffsetOutOfRangeError, UsageError, shown
+from replog.errors import OffsetOutOfRangeError, UsageError
 from replog.reader import PartitionReader, open_partitions, partition_paths
 
 Call = Callable[[PartitionReader, Any], Any]

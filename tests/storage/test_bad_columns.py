@@ -11,7 +11,7 @@ import pytest
 
 import replog
 from replog._native import record_encoder
-from replog.errors import ReplogError, UsageError, shown
+from replog.errors import ReplogError, UsageError
 
 NOW_MS = 1_700_000_000_000
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import replog
-from replog.errors import LogClosedError, ReplogError, UsageError, shown
+from replog.errors import LogClosedError, ReplogError, UsageError
 
 NUMBERS = [
     field.name for field in dataclasses.fields(replog.LogConfig) if isinstance(field.default, int)
