@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
     _Looks: TypeAlias = list[tuple[FetchPartition, Replica | None, FetchedPartition | None]]
 
+FETCH_BYTES_MAX = 57671680
+"""Of one answer, however much the request allows (Kafka's fetch.max.bytes)."""
+
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 
 
@@ -278,7 +281,7 @@ class FetchServer:
             Respond(
                 wait.request_id,
                 FetchResponse(partitions=tuple(partitions), session_id=session_id),
-                max(request.max_bytes, 0),
+                max(min(request.max_bytes, FETCH_BYTES_MAX), 0),
             )
         )
 

@@ -95,11 +95,11 @@ def test_first_fetch_carries_our_end_epoch_and_start():
 
 
 def test_records_are_appended_before_the_high_watermark_is_taken():
-    alone = Alone(MemoryLog())
-    effects = alone.answer(records=records(0, [5, 5]), high_watermark=2)
+    alone = Alone(MemoryLog([4]))
+    effects = alone.answer(records=records(1, [5, 5]), high_watermark=3)
     assert [type(effect) for effect in effects] == [AppendAsFollower, SetHighWatermark]
-    assert alone.log.high_watermark == 2
-    assert alone.asked().partitions[0].fetch_offset == 2
+    assert alone.log.high_watermark == 3
+    assert alone.asked().partitions[0].fetch_offset == 3
 
 
 def test_high_watermark_of_the_leader_is_taken_as_far_as_our_log_reaches():
