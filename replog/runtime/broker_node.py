@@ -8,7 +8,7 @@ time, never from within one of the ports' methods.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import uuid
 
     from replog.config import ControllerOptions, ReplicationOptions
-    from replog.messages import PartitionRequest, Response
+    from replog.messages import ControllerResponse, PartitionRequest, Response
     from replog.registrations import PartitionRegistration
     from replog.replication.effects import Effect
     from replog.replication.events import Event
@@ -119,9 +119,9 @@ class BrokerNode:
             return
         if type(response) is RegisterBrokerResponse:
             self._registered_version = response.version
+        answer = cast("ControllerResponse", response)
         self._step_session(
-            session_ev.ResponseReceived(request_id=request_id >> 1, response=response),  # type: ignore[arg-type]
-            now_ms,
+            session_ev.ResponseReceived(request_id=request_id >> 1, response=answer), now_ms
         )
 
     def request_failed(self, request_id: int, now_ms: int) -> None:
