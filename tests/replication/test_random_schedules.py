@@ -209,7 +209,7 @@ def test_no_schedule_loses_what_was_committed_and_every_one_heals(seed):
 
 
 def test_the_schedules_are_worth_their_name():
-    """Leaders change, logs are cut, sets shrink and grow, and records are committed all the same."""
+    """Leaders change, logs are cut, sets shrink and grow, and records are committed meanwhile."""
     totals = collections.Counter()
     for seed in range(10):
         schedule = Schedule(seed)
