@@ -177,6 +177,10 @@ class SessionCache:
         self._sessions[request.session_id] = session
         return session
 
+    def of_replica(self, replica_id: int) -> ServedSession | None:
+        """The session of a follower, if it has one."""
+        return self._of_replicas.get(replica_id)
+
     def drop(self, request: FetchRequest) -> None:
         """End the session that a request names, if it is the asker's own."""
         session = self._sessions.get(request.session_id)
