@@ -189,3 +189,17 @@ class ControllerOptions:
     broker_session_timeout_ms: int = 9000
     broker_heartbeat_interval_ms: int = 2000
     metadata_fetch_wait_max_ms: int = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumOptions:
+    """Options of the controllers' quorum: Kafka's `controller.quorum.*` (facts 12); times in ms."""
+
+    election_timeout_ms: int = 1000
+    """A voter that knows no leader campaigns after one to two of these."""
+    fetch_timeout_ms: int = 2000
+    """A follower that no fetch succeeds for campaigns; a leader resigns after one and a half."""
+    request_timeout_ms: int = 2000
+    retry_backoff_ms: int = 20
+    fetch_wait_max_ms: int = 500
+    fetch_max_bytes: int = 8388608

@@ -38,6 +38,12 @@ if TYPE_CHECKING:
 
     _Looks: TypeAlias = list[tuple[FetchPartition, Replica | None, FetchedPartition | None]]
 
+FETCH_BYTES_MAX = 57671680
+"""Of one answer, however much the request allows (Kafka's fetch.max.bytes)."""
+UNHEARD_WAIT_MS_MAX = 20
+"""While a follower has yet to ask for partitions that we lead anew: it may do so only with its next
+fetch, and until then their high watermarks stand still."""
+
 _FENCED = {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
 
 
@@ -76,8 +82,11 @@ class FetchServer:
         if is_ready or request.wait_ms_max <= 0:
             self._answer(wait, looks)
             return
+        wait_ms = request.wait_ms_max
+        if request.replica_id in self._context.unheard:
+            wait_ms = min(wait_ms, UNHEARD_WAIT_MS_MAX)
         wait.timer = self._context.deadlines.schedule(
-            now_ms + request.wait_ms_max, functools.partial(self._complete, wait)
+            now_ms + wait_ms, functools.partial(self._complete, wait)
         )
         self._waits[request_id] = wait
         if session is not None:
@@ -119,6 +128,13 @@ class FetchServer:
                 self._complete(session.waiting, now_ms)
         for wait in list(replica.fetch_waits.values()):
             self._complete(wait, now_ms)
+
+    def nudge_unheard(self, now_ms: int) -> None:
+        """Answer the waiting fetches of followers that we have yet to hear of (see above)."""
+        for replica_id in self._context.unheard:
+            session = self._sessions.of_replica(replica_id)
+            if session is not None and session.waiting is not None:
+                self._complete(session.waiting, now_ms)
 
     def gone(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
@@ -278,7 +294,7 @@ class FetchServer:
             Respond(
                 wait.request_id,
                 FetchResponse(partitions=tuple(partitions), session_id=session_id),
-                max(request.max_bytes, 0),
+                max(min(request.max_bytes, FETCH_BYTES_MAX), 0),
             )
         )
 

@@ -134,6 +134,7 @@ class SessionCache:
     def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
         self._sessions: dict[int, ServedSession] = {}
         """Longest unused first."""
+        self._of_replicas: dict[int, ServedSession] = {}
         self._sessions_max = sessions_max
         self._created = 0
 
@@ -141,8 +142,14 @@ class SessionCache:
         return len(self._sessions)
 
     def open(self, request: FetchRequest, broker_epoch: int) -> ServedSession:
-        """A new session with all partitions of the request."""
+        """A new session with all partitions of the request.
+
+        A replica has one session at most: who asks for another has lost the one before.
+        """
         self.drop(request)
+        former = self._of_replicas.pop(request.replica_id, None)
+        if former is not None and not former.is_over:
+            self._end(former)
         while len(self._sessions) >= self._sessions_max:
             self._end(next(iter(self._sessions.values())))
         # Ids of another incarnation of this broker must not come again: what was asked under them
@@ -151,6 +158,8 @@ class SessionCache:
         incarnation = max(broker_epoch, 0) % 2**_INCARNATION_BITS
         session = ServedSession(incarnation << _COUNTER_BITS | self._created, request)
         self._sessions[session.session_id] = session
+        if request.replica_id >= 0:
+            self._of_replicas[request.replica_id] = session
         return session
 
     def resume(self, request: FetchRequest) -> ServedSession | ErrorCode:
@@ -167,6 +176,10 @@ class SessionCache:
         del self._sessions[request.session_id]
         self._sessions[request.session_id] = session
         return session
+
+    def of_replica(self, replica_id: int) -> ServedSession | None:
+        """The session of a follower, if it has one."""
+        return self._of_replicas.get(replica_id)
 
     def drop(self, request: FetchRequest) -> None:
         """End the session that a request names, if it is the asker's own."""

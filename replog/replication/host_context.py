@@ -31,11 +31,21 @@ class HostContext:
         default_factory=lambda: itertools.count(1)
     )
     """Ids of our own requests."""
+    unheard: dict[int, dict[TopicPartition, None]] = dataclasses.field(default_factory=dict)
+    """By follower: what we lead and it is in sync with, but has not fetched yet in this epoch."""
     moved: dict[TopicPartition, bool] = dataclasses.field(default_factory=dict)
     """Partitions of which something moved in this step that others may be waiting for.
 
     True: its log's end or its role did, and not merely a watermark or who is in sync.
     """
+
+    def hear(self, replica_id: int, topic_partition: TopicPartition) -> None:
+        """It has fetched, or need not any more."""
+        partitions = self.unheard.get(replica_id)
+        if partitions is not None:
+            partitions.pop(topic_partition, None)
+            if not partitions:
+                del self.unheard[replica_id]
 
     def report(self, incident: Incident) -> None:
         """Tell operators."""

@@ -105,6 +105,8 @@ class Leader:
         """A follower's claim holds: it counts, the follower may join, and more may be committed."""
         if fetch.log_start_offset != progress.log_start_offset:
             self._context.moved.setdefault(self.topic_partition, False)
+        if self._context.unheard:
+            self._context.hear(progress.replica_id, self.topic_partition)
         changed = progress.record_fetch(
             fetch.fetch_offset,
             fetch.log_start_offset,
@@ -270,6 +272,7 @@ class Leader:
     def resign(self, error: ErrorCode, message: str) -> None:
         """Stop leading: whoever waits for an acknowledgement is told so."""
         self._proposals.withdraw(self.topic_partition)
+        self._await(())
         for pending in self.replicated.take_all() + self.synced.take_all():
             pending.refuse(error, message)
 
@@ -301,8 +304,18 @@ class Leader:
                 in_isr=replica_id in registration.isr,
                 re_elected=replica_id in known,
             )
+        self._await(registration.isr)
         self.advance_high_watermark(now_ms)
         self.maybe_flush()
+
+    def _await(self, replica_ids: tuple[int, ...]) -> None:
+        """Wait to hear of these followers and of no others."""
+        for follower_id in self.followers:
+            self._context.hear(follower_id, self.topic_partition)
+        for follower_id in self.followers:
+            if follower_id in replica_ids:
+                partitions = self._context.unheard.setdefault(follower_id, {})
+                partitions[self.topic_partition] = None
 
     def _take(self, registration: PartitionRegistration) -> None:
         self.registration = registration
@@ -315,6 +328,9 @@ class Leader:
         """Have progress for exactly the assigned replicas; those new in the ISR get their grace."""
         broker_id = self._context.cluster.broker_id
         followers = {}
+        for replica_id in self.followers:
+            if replica_id not in registration.isr:
+                self._context.hear(replica_id, self.topic_partition)
         for replica_id in registration.replicas:
             if replica_id == broker_id:
                 continue

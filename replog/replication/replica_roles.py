@@ -67,6 +67,8 @@ class ReplicaRoles:
             self._apply_registration(registration, now_ms)
         if delta.brokers:
             self._brokers_changed(now_ms)
+        if delta.partitions:
+            self._fetches.nudge_unheard(now_ms)
 
     def _brokers_changed(self, now_ms: int) -> None:
         """Who is alive and who may join has changed: leaders, followers and deletions look anew."""

@@ -8,7 +8,7 @@ time, never from within one of the ports' methods.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     import uuid
 
     from replog.config import ControllerOptions, ReplicationOptions
-    from replog.messages import PartitionRequest, Response
+    from replog.messages import ControllerResponse, PartitionRequest, Response
     from replog.registrations import PartitionRegistration
-    from replog.replication.effects import Effect
-    from replog.replication.events import Event
     from replog.runtime.ports import Ports, ReplicatedLog
     from replog.types import TopicPartition
 
@@ -80,7 +78,9 @@ class BrokerNode:
         self.ended: session_fx.SessionEnded | None = None
         self.broker_epoch = NO_BROKER_EPOCH
         self._network = ports.network
-        self._executor = EffectExecutor(self._step_host, ports, self.journal, _host_id)
+        self._executor = EffectExecutor(
+            self.host.step, ports, self.journal, _host_id, self._report_damage
+        )
         self._found: dict[TopicPartition, uuid.UUID] = {}
         """Logs that were there at start, by the id of their topic."""
         self._registered_version: int | None = None
@@ -119,9 +119,9 @@ class BrokerNode:
             return
         if type(response) is RegisterBrokerResponse:
             self._registered_version = response.version
+        answer = cast("ControllerResponse", response)
         self._step_session(
-            session_ev.ResponseReceived(request_id=request_id >> 1, response=response),  # type: ignore[arg-type]
-            now_ms,
+            session_ev.ResponseReceived(request_id=request_id >> 1, response=answer), now_ms
         )
 
     def request_failed(self, request_id: int, now_ms: int) -> None:
@@ -165,11 +165,8 @@ class BrokerNode:
         """Flush and close the logs and mark the directory clean. Raises StorageError."""
         self.store.close(self.broker_epoch)
 
-    def _step_host(self, event: Event, now_ms: int) -> list[Effect]:
-        if type(event) is LogUnavailable and event.damaged:
-            damaged = session_ev.ReplicaDamaged(topic_partition=event.topic_partition)
-            self._step_session(damaged, now_ms)
-        return self.host.step(event, now_ms)
+    def _report_damage(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        self._step_session(session_ev.ReplicaDamaged(topic_partition=topic_partition), now_ms)
 
     def _step_session(self, event: session_ev.SessionEvent, now_ms: int) -> None:
         self._carry_out(self.session.step(event, now_ms), now_ms)

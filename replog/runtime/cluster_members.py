@@ -69,7 +69,7 @@ class ClusterMembers:
         self._journals = {broker_id: Journal(broker_id) for broker_id in self.ids}
         self._runs = 0
         self._cuts: set[frozenset[int]] = set()
-        pump.after_turn.append(self.watch.look)
+        pump.after_turn += (self.watch.look,)
 
     def node(self, broker_id: int) -> BrokerNode:
         """A broker that runs or is paused. Raises UsageError for any other."""

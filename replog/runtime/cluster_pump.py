@@ -239,12 +239,13 @@ class ClusterPump:
         self.brokers: dict[int, BrokerEndpoint] = {}
         self.crashes: list[tuple[int, Exception]] = []
         """Nodes that broke an invariant, each with the error."""
-        self.after_turn: list[Callable[[], None]] = []
+        self.after_turn: tuple[Callable[[], None], ...] = ()
         """Called at the end of each turn."""
         self._controller: ControllerEndpoint | None = None
         self._is_awake = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._looked_at_ms = -1
         self._closed = False
 
     def add_controller(self, endpoint: ControllerEndpoint) -> None:
@@ -303,17 +304,22 @@ class ClusterPump:
         self._safely(None, self.transport.deliver, MESSAGES_PER_TURN)
         more = len(self.transport) > 0
         now_ms = self.clock.monotonic_ms()
-        deadline = self._deadline_ms()
-        if deadline is not None and deadline <= now_ms:
-            self._tick(now_ms)
-            more = more or len(self.transport) > 0
+        if now_ms != self._looked_at_ms:
+            self._looked_at_ms = now_ms
             deadline = self._deadline_ms()
-        for call in list(self.after_turn):
+            if deadline is not None and deadline <= now_ms:
+                self._tick(now_ms)
+                more = len(self.transport) > 0
+                deadline = self._deadline_ms()
+            if deadline is not None:
+                self._arm(deadline, now_ms)
+        else:
+            # Deadlines were looked at in this very millisecond; what is new is due after it.
+            self._arm(now_ms + 1, now_ms)
+        for call in self.after_turn:
             call()
         if more:
             self._wake()
-        elif deadline is not None:
-            self._arm(deadline, now_ms)
 
     def _tick(self, now_ms: int) -> None:
         if self._controller is not None:

@@ -51,11 +51,21 @@ class EffectExecutor:
     """The hands of one broker's replicas; `core` is `ReplicaHost.step`."""
 
     def __init__(
-        self, core: Core, ports: Ports, journal: Journal, send_id: Callable[[int], int]
+        self,
+        core: Core,
+        ports: Ports,
+        journal: Journal,
+        send_id: Callable[[int], int],
+        on_damage: Callable[[TopicPartition, int], None],
     ) -> None:
-        """send_id: under which id on the network a request of the core's own id travels."""
+        """send_id: under which id on the network a request of the core's own id travels.
+
+        on_damage(partition, now_ms) is called before the core hears of a damaged log.
+        """
         self._core = core
         self._store = ports.store
+        self._open_log = ports.store.get
+        self._on_damage = on_damage
         self._network = ports.network
         self._flushes = ports.flushes
         self._journal = journal
@@ -91,7 +101,10 @@ class EffectExecutor:
         events.append(event)
         try:
             while events:
-                for effect in self._core(events.popleft(), now_ms):
+                event = events.popleft()
+                if type(event) is LogUnavailable and event.damaged:
+                    self._on_damage(event.topic_partition, now_ms)
+                for effect in self._core(event, now_ms):
                     completion = carry_out[type(effect)](effect)
                     if completion is not None:
                         events.append(completion)
@@ -105,7 +118,7 @@ class EffectExecutor:
         """The log; raises what made it unavailable."""
         if self._unavailable and topic_partition in self._unavailable:
             raise self._unavailable[topic_partition]
-        log = self._store.get(topic_partition)
+        log = self._open_log(topic_partition)
         if log is None:
             raise LogFailedError(
                 f"expected an open log of {topic_partition}, found none; see its earlier error",

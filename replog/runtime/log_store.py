@@ -40,6 +40,8 @@ class DirectoryLogStore:
         self.directory = directory
         self._topic_ids: dict[TopicPartition, uuid.UUID | None] = {}
         self._logs = {key: ReplicaLog(directory[key]) for key in directory}
+        self.get = self._logs.get
+        """The open log; None where there is none that can be used."""
         self._states = tuple(
             [self._found(key) for key in self._logs]
             + [self._found_damaged(key) for key in directory.refused]
@@ -77,9 +79,6 @@ class DirectoryLogStore:
 
     def replica_states(self) -> tuple[ReplicaState, ...]:
         return self._states
-
-    def get(self, topic_partition: TopicPartition) -> ReplicaLog | None:
-        return self._logs.get(topic_partition)
 
     def open(self, registration: PartitionRegistration) -> ReplicaLog:
         topic_partition, topic_id = registration.topic_partition, registration.topic_id

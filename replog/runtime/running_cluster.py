@@ -104,7 +104,7 @@ class RunningCluster:
             if not future.done() and holds():
                 future.set_result(None)
 
-        self.pump.after_turn.append(look)
+        self.pump.after_turn += (look,)
         try:
             await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
@@ -112,7 +112,7 @@ class RunningCluster:
                 f"expected {what} within {timeout_ms} ms, found that it is not so; see incidents()"
             ) from None
         finally:
-            self.pump.after_turn.remove(look)
+            self.pump.after_turn = tuple(call for call in self.pump.after_turn if call is not look)
 
     def close(self, *, keep_files: bool) -> None:
         """Close the clients first: they must not send to brokers that go."""

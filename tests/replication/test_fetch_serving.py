@@ -398,3 +398,42 @@ def test_replica_that_does_not_hold_the_offset_is_not_preferred():
     cluster.kill(2), cluster.kill(3)
     cluster.queue.clear()
     assert cluster.consume(1, 5, rack="b").preferred_read_replica is None
+
+
+def test_follower_is_not_kept_waiting_while_it_may_have_new_partitions_to_ask_for():
+    """Its fetch waits for the partitions that it knew; what we lead since needs its next one."""
+    other = TopicPartition("orders", 1)
+    cluster = three_replicas()
+    cluster.run(1000)
+    assert not cluster.queue
+    cluster.lead(1, 1, (1, 2, 3), topic_partition=other)
+    request_id = cluster.produce(1, "a", topic_partition=other)
+    cluster.settle()
+    assert cluster.produced(request_id).error is ErrorCode.NONE, "no time has passed"
+
+
+def test_follower_that_hears_of_a_new_partition_late_asks_for_it_soon():
+    other = TopicPartition("orders", 1)
+    cluster = three_replicas()
+    cluster.run(1000)
+    registration = cluster.lead(1, 1, (1, 2), topic_partition=other, to=(1,))
+    request_id = cluster.produce(1, "a", topic_partition=other)
+    cluster.settle()
+    cluster.publish(partitions=(registration,), to=(2,))
+    cluster.run(20)
+    assert cluster.produced(request_id).error is ErrorCode.NONE
+    cluster.run(1000)
+    assert not cluster.brokers[1].host._context.unheard
+
+
+def test_nobody_is_awaited_by_a_leader_that_resigned():
+    cluster = leader_with([])
+    assert set(cluster.brokers[1].host._context.unheard) == {2, 3}
+    cluster.fetch(1, 2, 0)
+    assert set(cluster.brokers[1].host._context.unheard) == {3}
+    cluster.lead(1, 10, (1, 2))
+    assert not cluster.brokers[1].host._context.unheard
+    cluster.lead(1, 11, (1, 2))
+    assert set(cluster.brokers[1].host._context.unheard) == {2}
+    cluster.lead(2, 12, (1, 2))
+    assert not cluster.brokers[1].host._context.unheard

@@ -74,14 +74,24 @@ def test_ids_of_sessions_differ_between_incarnations_of_the_serving_broker():
 
 def test_cache_is_bounded_and_the_longest_unused_session_goes_first():
     cache = SessionCache(sessions_max=2)
-    first, second = (cache.open(full(asked()), broker_epoch=1) for _ in range(2))
-    cache.resume(next_of(first))
-    third = cache.open(full(asked()), broker_epoch=1)
+    first, second = (cache.open(full(asked(), replica_id=-1), broker_epoch=1) for _ in range(2))
+    cache.resume(next_of(first, replica_id=-1))
+    third = cache.open(full(asked(), replica_id=-1), broker_epoch=1)
     assert len(cache) == 2
-    assert cache.resume(next_of(second)) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert cache.resume(next_of(first)) is first
-    assert cache.resume(next_of(third)) is third
+    found = [cache.resume(next_of(one, replica_id=-1)) for one in (second, first, third)]
+    assert found == [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, first, third]
     assert second.is_over
+
+
+def test_replica_has_one_session_at_most():
+    cache = SessionCache()
+    former = cache.open(full(asked()), broker_epoch=1)
+    other = cache.open(full(asked(), replica_id=3), broker_epoch=1)
+    again = cache.open(full(asked(), broker_epoch=5), broker_epoch=1)
+    assert former.is_over
+    assert len(cache) == 2
+    assert cache.resume(next_of(again, broker_epoch=5)) is again
+    assert cache.resume(next_of(other, replica_id=3, broker_epoch=2)) is other
 
 
 def test_new_session_takes_the_place_of_the_one_that_it_names():

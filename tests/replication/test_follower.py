@@ -24,7 +24,7 @@ from replog.replication.effects import (
 )
 from replog.replication.follower import FollowerPhase
 from replog.replication.incidents import Fenced, LogTruncated, ReplicaFailed
-from replog.types import EpochEndOffset
+from replog.types import EpochEndOffset, TopicPartition
 from tests.replication.core_cluster import PARTITION, CoreCluster
 from tests.replication.memory_log import MemoryLog, MemoryRecord
 
@@ -95,11 +95,11 @@ def test_first_fetch_carries_our_end_epoch_and_start():
 
 
 def test_records_are_appended_before_the_high_watermark_is_taken():
-    alone = Alone(MemoryLog())
-    effects = alone.answer(records=records(0, [5, 5]), high_watermark=2)
+    alone = Alone(MemoryLog([4]))
+    effects = alone.answer(records=records(1, [5, 5]), high_watermark=3)
     assert [type(effect) for effect in effects] == [AppendAsFollower, SetHighWatermark]
-    assert alone.log.high_watermark == 2
-    assert alone.asked().partitions[0].fetch_offset == 2
+    assert alone.log.high_watermark == 3
+    assert alone.asked().partitions[0].fetch_offset == 3
 
 
 def test_high_watermark_of_the_leader_is_taken_as_far_as_our_log_reaches():
@@ -319,6 +319,25 @@ def test_truncation_that_was_told_in_an_earlier_epoch_is_not_made():
     assert alone.log.log_end_offset == 3
 
 
+def test_answer_to_the_former_epoch_is_ignored_while_others_share_its_request():
+    """The fetch in flight is the same; only this partition's epoch is another since."""
+    alone = Alone(MemoryLog([1, 1, 1]))
+    other = TopicPartition("orders", 1)
+    alone.cluster.queue.clear()
+    alone.cluster.lead(1, 5, (1, 2), replicas=(1, 2), topic_partition=other)
+    alone.cluster.tick(30_000), alone.cluster.tick(BACKOFF_MS)
+    (late,) = alone.cluster.queue
+    assert len(late.body.partitions) == 2
+    alone.cluster.lead(1, 6, (1, 2))
+    assert list(alone.cluster.queue) == [late]
+    fetched = FetchedPartition(topic_partition=PARTITION, diverging_epoch=EpochEndOffset(1, 1))
+    response = FetchResponse(partitions=(fetched,), session_id=9)
+    alone.broker.handle(ev.ResponseReceived(request_id=late.request_id, response=response))
+    assert alone.log.log_end_offset == 3
+    (asked,) = alone.asked().partitions
+    assert asked.current_leader_epoch == 6
+
+
 def test_request_that_fails_backs_every_partition_off_and_begins_a_new_session():
     alone = Alone(MemoryLog())
     alone.answer()
@@ -355,8 +374,6 @@ def test_lost_session_begins_anew_without_delay(lost):
 def test_partition_that_was_not_asked_for_is_ignored():
     alone = Alone(MemoryLog())
     envelope = alone.cluster.queue.pop()
-    from replog.types import TopicPartition
-
     response = FetchResponse(
         partitions=(FetchedPartition(topic_partition=TopicPartition("x", 1), high_watermark=5),)
     )

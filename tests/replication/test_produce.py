@@ -74,16 +74,27 @@ def test_pending_expansion_does_not_count_towards_the_minimum():
     assert cluster.produced(cluster.produce(1, "a")).error is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_set_that_shrank_after_the_append_is_told_with_the_offsets():
-    """Only where the high watermark passed while enough were there, and fewer are left now."""
+def test_committed_record_that_too_few_are_left_to_vouch_for_is_told_as_such():
+    """The high watermark stands still below the minimum, so this takes one that passed before."""
     cluster = three_replicas(min_insync_replicas=2)
     cluster.kill(2), cluster.kill(3)
-    first = cluster.produce(1, ("p", 1))
-    cluster.fetch(1, 2, 1), cluster.fetch(1, 3, 1)
-    assert cluster.produced(first).error is ErrorCode.NONE
-    leader = cluster.leader(1)
+    cluster.queue.clear()
+    request_id = cluster.produce(1, "a")
     cluster.lead(1, 1, (1,))
-    assert leader.is_under_min_isr
+    leader = cluster.leader(1)
+    leader.high_watermark = 1
+    leader.acknowledge_reached()
+    cluster.tick()
+    produced = cluster.produced(request_id)
+    assert produced.error is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    assert (produced.base_offset, produced.durability) == (0, None)
+
+
+def test_repeated_batch_is_refused_below_the_minimum_like_any_other():
+    cluster = three_replicas(min_insync_replicas=2)
+    cluster.produce(1, ("p", 1))
+    cluster.settle()
+    cluster.lead(1, 1, (1,))
     repeated = cluster.produce(1, ("p", 1), acks=Acks.ALL)
     assert cluster.produced(repeated).error is ErrorCode.NOT_ENOUGH_REPLICAS
 

@@ -37,8 +37,8 @@ class DeathRow:
     def arm(self, monkeypatch) -> None:
         init = EffectExecutor.__init__
 
-        def counting(executor, core, ports, journal, send_id):
-            init(executor, core, ports, journal, send_id)
+        def counting(executor, core, ports, journal, *rest):
+            init(executor, core, ports, journal, *rest)
             if journal.broker_id == self.victim:
                 for kind, carry_out in list(executor._carry_out.items()):
                     executor._carry_out[kind] = self.counted(carry_out)

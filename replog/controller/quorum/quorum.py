@@ -1,0 +1,346 @@
+"""One member of the quorum: an event and the time in, effects out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from replog.config import QuorumOptions
+from replog.controller.events import RequestFailed
+from replog.controller.quorum.effects import (
+    AppendAsLeader,
+    FlushLog,
+    LeaderChanged,
+    PersistQuorumState,
+    QuorumEffect,
+    RefuseProposal,
+)
+from replog.controller.quorum.election_state import ElectionState
+from replog.controller.quorum.events import (
+    AppendFailed,
+    LogFlushed,
+    LogTruncated,
+    MemberConnectionLost,
+    QuorumEvent,
+    QuorumRequestReceived,
+    QuorumResponseReceived,
+    RecordsAppended,
+    RecordsProposed,
+    ResignWanted,
+    SnapshotInstalled,
+    SnapshotRefused,
+)
+from replog.controller.quorum.following import Following
+from replog.controller.quorum.incidents import LeaderResigned, ResignCause
+from replog.controller.quorum.leading import Leading
+from replog.controller.quorum.member_context import MemberContext
+from replog.controller.quorum.messages import (
+    BeginQuorumEpochRequest,
+    BeginQuorumEpochResponse,
+    EndQuorumEpochRequest,
+    EndQuorumEpochResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    QuorumFetchRequest,
+    QuorumFetchResponse,
+    QuorumResponse,
+    VoteRequest,
+    VoteResponse,
+)
+from replog.controller.quorum.roles import NEVER_MS, Follower, Leader, Resigned, Role
+from replog.controller.quorum.standing import Standing
+from replog.controller.quorum.voting import Voting
+from replog.errors import StorageError, UsageError, invariant
+from replog.messages import ErrorCode
+
+if TYPE_CHECKING:
+    from replog.controller.quorum.pending_requests import PendingRequest
+    from replog.controller.quorum.quorum_log import QuorumLog
+
+
+class Quorum:
+    """A voter if `member_id` is among `voters`, else an observer. One voter needs nobody else.
+
+    `draw_below(bound)` gives a number of [0, bound): the caller's chance, which sets the election
+    timeouts apart. `start` comes first, once; time never goes back.
+    """
+
+    def __init__(
+        self,
+        member_id: int,
+        voters: tuple[int, ...],
+        log: QuorumLog,
+        draw_below: Callable[[int], int],
+        options: QuorumOptions | None = None,
+    ) -> None:
+        if not voters or len(set(voters)) != len(voters):
+            raise UsageError(f"expected at least one voter, each once, found {voters!r}")
+        self._standing = Standing(
+            member_id, tuple(sorted(voters)), options or QuorumOptions(), draw_below
+        )
+        self._context = MemberContext(log, self._standing, options or QuorumOptions())
+        self._voting = Voting(self._context)
+        self._leading = Leading(self._context)
+        self._following = Following(self._context)
+        self._persisted: ElectionState | None = None
+        self._told: LeaderChanged | None = None
+
+    # -- what others may look at
+
+    @property
+    def role(self) -> Role:
+        """What this member is now; to be read only."""
+        return self._standing.role
+
+    @property
+    def leader_epoch(self) -> int:
+        """The latest epoch that this member knows of."""
+        return self._standing.role.leader_epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        """Who leads that epoch; None if nobody is known to."""
+        return self._standing.known_leader_id
+
+    @property
+    def high_watermark(self) -> int:
+        """Offsets below it are committed, as far as this member knows."""
+        return self._context.high_watermark
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to step a Tick if nothing else happens before; None: never."""
+        return self._deadline_ms
+
+    _deadline_ms: int | None = None
+
+    # -- stepping
+
+    def start(self, state: ElectionState | None, now_ms: int) -> list[QuorumEffect]:
+        """Take up the persisted state; None: the file is not there, and nothing was ever promised.
+
+        What recovery left in the log is synced before it is vouched for.
+        """
+        log = self._context.log
+        self._persisted = state
+        self._standing.restore(state or ElectionState(), log.last_epoch, now_ms)
+        role = self._standing.role
+        if isinstance(role, Resigned):
+            cause = ResignCause.RESTARTED
+            self._context.report(LeaderResigned(leader_epoch=role.leader_epoch, cause=cause))
+        if self._standing.is_voter and log.synced_end_offset < log.log_end_offset:
+            self._context.effects.append(FlushLog())
+        return self._finish(now_ms)
+
+    def step(self, event: QuorumEvent, now_ms: int) -> list[QuorumEffect]:
+        """Take an event; return what is to be done, in order."""
+        if isinstance(event, QuorumRequestReceived):
+            self._on_request(event, now_ms)
+        elif isinstance(event, QuorumResponseReceived):
+            self._on_response(event, now_ms)
+        elif isinstance(event, RequestFailed):
+            pending = self._context.requests.answered(event.request_id)
+            if pending is not None:
+                self._on_silence(pending.member_id, now_ms, reset=True)
+        elif isinstance(event, MemberConnectionLost):
+            self._leading.member_lost(event.member_id)
+            self._on_silence(event.member_id, now_ms, reset=True)
+        elif isinstance(event, RecordsProposed):
+            self._on_proposal(event)
+        elif isinstance(event, ResignWanted):
+            if event.leader_epoch == self.leader_epoch:
+                self._leading.resign(ResignCause.ASKED, now_ms)
+        else:
+            self._on_completion(event, now_ms)
+        return self._finish(now_ms)
+
+    def _finish(self, now_ms: int) -> list[QuorumEffect]:
+        """Do what is due, then put promises and fences in front of all that follows from them."""
+        context, standing = self._context, self._standing
+        for member_id in context.requests.expired(now_ms):
+            self._on_silence(member_id, now_ms, reset=False)
+        before = standing.role
+        while self._voting.advance(now_ms) or self._leading.advance(now_ms):
+            pass
+        if standing.role is not before:
+            context.requests.clear()
+        self._voting.send_due(now_ms)
+        self._leading.send_due(now_ms)
+        self._following.send_due(now_ms)
+        self._deadline_ms = self._find_deadline(now_ms)
+        effects, context.effects = context.effects, []
+        return [*self._fences(), *effects]
+
+    def _fences(self) -> list[QuorumEffect]:
+        standing, role = self._standing, self._standing.role
+        fences: list[QuorumEffect] = []
+        state = standing.election_state
+        if state != (self._persisted or ElectionState()):
+            self._persisted = state
+            fences.append(PersistQuorumState(state))
+        start_offset = role.epoch_start_offset if isinstance(role, Leader) else None
+        told = LeaderChanged(standing.known_leader_id, role.leader_epoch, start_offset)
+        if told != self._told:
+            self._told = told
+            fences.append(told)
+        return fences
+
+    def _find_deadline(self, now_ms: int) -> int | None:
+        deadlines = [self._standing.role.deadline_ms, *self._leading.deadlines(now_ms)]
+        request_deadline_ms = self._context.requests.next_deadline_ms(now_ms)
+        if request_deadline_ms is not None:
+            deadlines.append(request_deadline_ms)
+        earliest = min(deadlines)
+        return None if earliest == NEVER_MS else max(earliest, now_ms + 1)
+
+    # -- requests of others
+
+    def _on_request(self, event: QuorumRequestReceived, now_ms: int) -> None:
+        request_id, request = event.request_id, event.request
+        if isinstance(request, QuorumFetchRequest):
+            self._leading.on_fetch(request_id, request, now_ms)
+        elif isinstance(request, FetchSnapshotRequest):
+            self._leading.on_fetch_snapshot(request_id, request, now_ms)
+        elif isinstance(request, VoteRequest):
+            before = self._standing.role
+            self._voting.on_request(request_id, request, now_ms)
+            self._role_may_have_changed(before)
+        else:
+            self._on_leader_news(request_id, request, now_ms)
+
+    def _on_leader_news(
+        self,
+        request_id: int,
+        request: BeginQuorumEpochRequest | EndQuorumEpochRequest,
+        now_ms: int,
+    ) -> None:
+        """A leader says that its epoch has begun, or that it is over."""
+        ends = isinstance(request, EndQuorumEpochRequest)
+        if request.leader_id not in self._standing.other_voters:
+            error = ErrorCode.INCONSISTENT_VOTER_SET
+        elif request.leader_epoch < self.leader_epoch:
+            error = ErrorCode.FENCED_LEADER_EPOCH
+        else:
+            error = ErrorCode.NONE
+            self._heed(request.leader_id, request.leader_epoch, now_ms)
+            if isinstance(request, EndQuorumEpochRequest):
+                self._succeed(request, now_ms)
+        kind = EndQuorumEpochResponse if ends else BeginQuorumEpochResponse
+        self._context.respond(
+            request_id, kind(error=error, leader_id=self.leader_id, leader_epoch=self.leader_epoch)
+        )
+
+    def _succeed(self, request: EndQuorumEpochRequest, now_ms: int) -> None:
+        """Campaign at once if we are first in line; later ones wait twice as long each."""
+        role, successors = self._standing.role, request.preferred_successors
+        if not isinstance(role, Follower) or role.leader_id != request.leader_id:
+            return
+        me = self._standing.member_id
+        if successors[:1] == (me,):
+            wait_ms = 0
+        else:
+            place = successors.index(me) if me in successors else len(successors)
+            wait_ms = self._context.options.retry_backoff_ms << min(place, 5)
+            wait_ms += self._standing.draw_wait_ms()
+        self._standing.lose_leader(wait_ms, now_ms)
+
+    def _heed(self, leader_id: int | None, leader_epoch: int, now_ms: int) -> None:
+        """Somebody knows this of the quorum: follow a leader or an epoch that is news."""
+        standing, before = self._standing, self._standing.role
+        if leader_id is not None and leader_id not in standing.other_voters:
+            leader_id = None
+        if leader_epoch > before.leader_epoch:
+            if leader_id is None:
+                standing.become_unattached(leader_epoch, now_ms)
+            else:
+                standing.become_follower(leader_epoch, leader_id, now_ms)
+        elif leader_epoch == before.leader_epoch and leader_id is not None:
+            invariant(
+                before.leader_id in {None, leader_id},
+                "one leader an epoch; voters may be configured differently, or lost their disks",
+                leader_epoch=leader_epoch,
+                known=before.leader_id,
+                told=leader_id,
+            )
+            if before.leader_id is None:
+                standing.become_follower(leader_epoch, leader_id, now_ms)
+        self._role_may_have_changed(before)
+
+    def _role_may_have_changed(self, before: Role) -> None:
+        if self._standing.role is not before:
+            self._context.requests.clear()
+
+    # -- answers, and their absence
+
+    def _on_response(self, event: QuorumResponseReceived, now_ms: int) -> None:
+        pending = self._context.requests.answered(event.request_id)
+        if pending is None:
+            return  # asked in an earlier role or epoch
+        response, before = event.response, self._standing.role
+        if response.leader_epoch < before.leader_epoch:
+            self._context.requests.pause(pending.member_id, now_ms)
+            return
+        self._heed(response.leader_id, response.leader_epoch, now_ms)
+        if self._standing.role is before:
+            self._take_response(pending, response, now_ms)
+
+    def _take_response(
+        self, pending: PendingRequest, response: QuorumResponse, now_ms: int
+    ) -> None:
+        member_id, request = pending.member_id, pending.request
+        if isinstance(response, QuorumFetchResponse) and isinstance(request, QuorumFetchRequest):
+            self._following.on_fetch_response(member_id, request, response, now_ms)
+        elif isinstance(response, FetchSnapshotResponse):
+            self._following.on_snapshot_response(member_id, response, now_ms)
+        elif isinstance(response, VoteResponse) and isinstance(request, VoteRequest):
+            self._voting.on_response(member_id, request, response)
+        elif isinstance(response, EndQuorumEpochResponse):
+            self._leading.on_end_answered(member_id)
+
+    def _on_silence(self, member_id: int, now_ms: int, *, reset: bool) -> None:
+        """A member did not answer in time, or (`reset`) its process seems to be gone."""
+        self._context.requests.pause(member_id, now_ms)
+        self._voting.on_silence(member_id)
+        role = self._standing.role
+        if isinstance(role, Follower) and role.leader_id == member_id:
+            role.snapshot_id = None
+            if reset or not self._standing.is_voter:
+                self._following.leader_lost(now_ms)
+
+    # -- the log
+
+    def _on_proposal(self, event: RecordsProposed) -> None:
+        role = self._standing.role
+        if isinstance(role, Leader) and role.leader_epoch == event.leader_epoch:
+            effect = AppendAsLeader(event.proposal_id, role.leader_epoch, event.batches)
+            self._context.effects.append(effect)
+        else:
+            refusal = RefuseProposal(event.proposal_id, self.leader_id, self.leader_epoch)
+            self._context.effects.append(refusal)
+
+    def _epoch_has_begun(self, role: Leader) -> bool:
+        return self._context.log.log_end_offset > role.epoch_start_offset
+
+    def _on_completion(self, event: QuorumEvent, now_ms: int) -> None:
+        role = self._standing.role
+        if isinstance(event, RecordsAppended):
+            if isinstance(role, Leader):
+                self._context.effects.append(FlushLog())
+                self._leading.serve_waiting()
+            else:
+                self._following.on_appended()
+        elif isinstance(event, AppendFailed):
+            if isinstance(role, Leader):
+                # A proposal that does not suit the log is its proposer's affair.
+                if isinstance(event.error, StorageError) or not self._epoch_has_begun(role):
+                    self._leading.resign(ResignCause.APPEND_FAILED, now_ms, event.error)
+            else:
+                self._following.on_append_failed(event.error, now_ms)
+        elif isinstance(event, LogTruncated):
+            self._following.on_truncated()
+        elif isinstance(event, LogFlushed):
+            self._leading.maybe_commit()
+        elif isinstance(event, SnapshotInstalled):
+            self._following.on_snapshot_installed()
+        elif isinstance(event, SnapshotRefused):
+            self._following.on_append_failed(event.error, now_ms)
