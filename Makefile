@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n auto --dist loadgroup
 
 .PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan fuzz \
-	crash lint format check bench bench-quick build environment environment-run annotate dist clean
+	crash lint format check bench bench-quick bench-spark build environment environment-run annotate dist clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -53,13 +53,21 @@ format: environment ## let ruff put the layout right
 
 check: test crash judge asan fuzz lint ## what CI runs, nothing more
 
-bench: build ## every benchmark at full size
+bench: build ## every benchmark at full size but Spark's
 	@mkdir -p bench/results
-	$(PYTEST) bench -q --benchmark-json=bench/results/latest.json
+	$(PYTEST) bench -q --ignore bench/bench_spark.py --benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 bench-quick: build ## every bar of the issues, under 10 minutes
 	@mkdir -p bench/results
-	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --benchmark-json=bench/results/latest.json
+	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --ignore bench/bench_spark.py \
+		--benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
+
+bench-spark: build ## Spark over segments against Spark over Parquet (Java; about 15 minutes)
+	@mkdir -p bench/results
+	$(PYTEST) bench/bench_spark.py -q --benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 environment: ## .venv with everything for development
 	@scripts/environment dev
