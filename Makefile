@@ -6,8 +6,8 @@ PYTEST := $(BIN)/python -m pytest
 # One process a core; tests that share a Spark session stay in one of them.
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help quickstart test test-quick test-fixtures test-interpreters judge asan fuzz crash lint \
-	format check bench bench-quick build environment environment-run annotate dist clean
+.PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan fuzz \
+	crash lint format check bench bench-quick bench-spark build environment environment-run annotate dist clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -22,6 +22,9 @@ test: build ## every test (under 12 minutes on two cores)
 
 test-quick: build ## the tests that take less than a few seconds each
 	$(PYTEST) tests -q --ignore tests/test_tidy.py -m "not slow and not spark and not java" $(PARALLEL)
+
+test-spark-long: build ## exactly-once streaming over twenty kills of the driver (Java, several minutes)
+	REPLOG_SPARK_KILLS=20 $(PYTEST) tests/spark/test_spark_kill.py -q -s
 
 test-fixtures: build ## directories that Kafka wrote: REPLOG_FIXTURES=DIR, by default tests/golden
 	$(PYTEST) tests/fixtures -q
@@ -50,13 +53,21 @@ format: environment ## let ruff put the layout right
 
 check: test crash judge asan fuzz lint ## what CI runs, nothing more
 
-bench: build ## every benchmark at full size
+bench: build ## every benchmark at full size but Spark's
 	@mkdir -p bench/results
-	$(PYTEST) bench -q --benchmark-json=bench/results/latest.json
+	$(PYTEST) bench -q --ignore bench/bench_spark.py --benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 bench-quick: build ## every bar of the issues, under 10 minutes
 	@mkdir -p bench/results
-	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --benchmark-json=bench/results/latest.json
+	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --ignore bench/bench_spark.py \
+		--benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
+
+bench-spark: build ## Spark over segments against Spark over Parquet (Java; about 15 minutes)
+	@mkdir -p bench/results
+	$(PYTEST) bench/bench_spark.py -q --benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 environment: ## .venv with everything for development
 	@scripts/environment dev

@@ -86,10 +86,12 @@ def _quiet_configuration() -> Iterator[None]:
             del os.environ["SPARK_CONF_DIR"]
 
 
-def local_session(application: str, *, cores: int = 2, brief: bool = False) -> SparkSession:
+def local_session(
+    application: str, *, cores: int = 2, brief: bool = False, memory: str = "1g"
+) -> SparkSession:
     """A session in this process that knows the source `replog`. Raises UsageError without Java.
 
-    brief: for small queries only. The caller stops the session.
+    brief: for small queries only. memory: heap of its JVM. The caller stops the session.
     """
     problem = missing()
     if problem is not None:
@@ -102,6 +104,7 @@ def local_session(application: str, *, cores: int = 2, brief: bool = False) -> S
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(f"local[{cores}]").appName(application)
+    builder = builder.config("spark.driver.memory", memory)
     for name, setting in SETTINGS.items():
         builder = builder.config(name, setting)
     if brief:

@@ -24,7 +24,14 @@ from replog.reader import names, times
 from replog.reader.checkpoints import Checkpoints
 from replog.reader.names import SegmentName
 from replog.reader.records import BATCH_ROWS, decode_chunks, segment_chunks
-from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, Headers, SegmentReader
+from replog.reader.segment import (
+    CHUNK_BYTES,
+    BatchStamp,
+    Chunk,
+    Headers,
+    SegmentReader,
+    segment_size,
+)
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, split_segment
 from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
@@ -143,8 +150,8 @@ class PartitionReader:
 
     @property
     def size_bytes(self) -> int:
-        """Size of the data files now."""
-        return sum(os.path.getsize(segment.path) for segment in self.segments)
+        """Size of the data files now. Raises LogTruncatedError if one is gone."""
+        return sum(segment_size(segment) for segment in self.segments)
 
     def _transactions(self) -> TransactionWalk:
         if self._walked is None:
@@ -178,7 +185,7 @@ class PartitionReader:
         for segment in reversed(self.segments):
             if segment.base_offset < end_offset:
                 with SegmentReader(segment) as file:
-                    header = file.last_header_below(end_offset)
+                    header, _ = file.headers_around(end_offset)
                 if header is not None:
                     return BatchStamp.of(header)
         return None
@@ -345,7 +352,8 @@ class PartitionReader:
 
         The cuts come from the offset indexes and are checked against the log; a segment whose index
         cannot be used is one range. Ranges are contiguous, in order, and hold no native objects.
-        Raises UsageError for no integers, or a target below 1.
+        Raises UsageError for no integers, or a target below 1; OffsetOutOfRangeError,
+        LogTruncatedError.
         """
         integer(target_bytes, "target_bytes", self.path, low=1)
         start, end = self._range(start_offset, end_offset)
@@ -359,5 +367,7 @@ class PartitionReader:
             low = max(start, segment.base_offset)
             if low < stop:
                 joined = self._dense and not active
-                ranges += split_segment(self.path, segment, low, stop, target_bytes, joined=joined)
+                ranges += split_segment(
+                    self.path, segment, low, stop, target_bytes, active=active, joined=joined
+                )
         return ranges

@@ -16,7 +16,7 @@ from replog.errors import (
     UnknownCodecError,
 )
 from replog.reader.names import SegmentName
-from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, SegmentReader
+from replog.reader.segment import CHUNK_BYTES, Chunk, SegmentReader
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange
 from replog.reader.transactions import touching
@@ -53,29 +53,43 @@ def segment_chunks(
     joined: bool = False,
     check_crc: bool = False,
     chunk_bytes: int = CHUNK_BYTES,
-    stamps: Sequence[BatchStamp] = (),
     position: int | None = None,
+    planned: SplitRange | None = None,
 ) -> Generator[Chunk, None, int]:
     """Batches of one segment that overlap [start_offset, end_offset); returns the offset reached.
 
     `size_seen`: the file's size when the range was known to be whole. `joined`: the batches are
-    known to go on to end_offset. `stamps`: batches that show whether the range still is what it
-    was, looked at before the first batch is given and after the last. `position`: where to begin,
-    by default where the index says. Raises LogTruncatedError if the range is not what it was,
-    CorruptBatchError where bytes below the end are no batch, or none are there.
+    known to go on to end_offset. `position`: where to begin, by default where the index says.
+    `planned`: what shows that the range is what it was, looked at before the first batch is given
+    and after the last. Raises LogTruncatedError if it is not, CorruptBatchError where bytes below
+    the end are no batch, or none are there.
     """
     with SegmentReader(name) as segment:
-        for stamp in stamps:
-            segment.check_stamp(stamp)
+        check_unchanged(segment, planned)
         place = segment.seek(start_offset) if position is None else position
         reached = yield from _walk_range(
             segment, place, start_offset, end_offset, size_seen, check_crc, chunk_bytes
         )
+        check_unchanged(segment, planned)
         if joined and reached < end_offset:
             segment.refuse_hole(reached, end_offset)
-        for stamp in stamps:
-            segment.check_stamp(stamp)
     return reached
+
+
+def check_unchanged(segment: SegmentReader, planned: SplitRange | None) -> None:
+    """Raises LogTruncatedError if a range is not as it was when it was planned."""
+    if planned is None:
+        return
+    for stamp in planned.stamps:
+        segment.check_stamp(stamp)
+    size = segment.size()
+    if planned.over_end and size != planned.size_seen:
+        raise LogTruncatedError(
+            f"expected {planned.size_seen} bytes in the sealed segment {segment.path}, found "
+            f"{size}: the log was cut or compacted since the read was planned; plan it again",
+            path=segment.path,
+            offset=planned.end_offset,
+        )
 
 
 def _walk_range(
@@ -236,8 +250,8 @@ def read_split(
         split.end_offset,
         size_seen=split.size_seen,
         joined=split.joined,
-        stamps=split.stamps,
         position=position,
+        planned=split,
     )
     try:
         yield from decode_chunks(
@@ -252,6 +266,5 @@ def read_split(
     except DAMAGE:
         # What was cut and written again while it was read can look like damage: say what it is.
         with SegmentReader(split.segment) as segment:
-            for stamp in split.stamps:
-                segment.check_stamp(stamp)
+            check_unchanged(segment, split)
         raise

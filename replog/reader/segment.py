@@ -91,12 +91,7 @@ class SegmentReader:
         try:
             self._file = OfflineFile(name.path)
         except FileNotFoundError as error:
-            raise LogTruncatedError(
-                f"expected the segment {name.path}, found no such file: retention, truncation or "
-                f"compaction took it meanwhile; read the partition again",
-                path=name.path,
-                offset=name.base_offset,
-            ) from error
+            raise _gone(name) from error
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +118,7 @@ class SegmentReader:
         length = chunk_bytes
         while True:
             size = self.size()
-            content = self.read(position, length)
+            begun_at, content = position, self.read(position, length)
             found = scan(content, position=position, check_crc=check_crc)
             headers = found.headers[: self._believable(found, before)]
             if len(headers):
@@ -134,6 +129,7 @@ class SegmentReader:
                 length = chunk_bytes
             if len(headers) < len(found.headers):
                 self._raise_if_replaced()
+                self._raise_if_rewritten(begun_at, content)
                 self.damaged(position, self._next_offset(before), CHAIN_BROKEN)
             if found.outcome < 0:
                 if self.only_zeros(position):
@@ -282,16 +278,19 @@ class SegmentReader:
                 return chunk.headers[row]
         return None
 
-    def last_header_below(self, end_offset: int) -> Any | None:
-        """Header of the last batch that begins below `end_offset`; None if none does."""
-        found: Any = None
+    def headers_around(self, end_offset: int) -> tuple[Any | None, Any | None]:
+        """Headers of the last batch that begins below `end_offset` and of the one behind it.
+
+        None where there is no such batch. Raises as `chunks` does.
+        """
+        below: Any = None
         position = self.seek(end_offset - 1)
         for chunk in self.chunks(position, check_crc=False, chunk_bytes=GLANCE_BYTES):
             row = int(np.searchsorted(chunk.headers["base_offset"], end_offset))
-            found = chunk.headers[row - 1] if row else found
+            below = chunk.headers[row - 1] if row else below
             if row < len(chunk.headers):
-                break
-        return found
+                return below, chunk.headers[row]
+        return below, None
 
     def check_stamp(self, stamp: BatchStamp) -> None:
         """Raises LogTruncatedError unless the batch that was seen stands where it stood."""
@@ -369,3 +368,20 @@ def _identity(found: tuple[int, ...] | None) -> str:
     if found is None:
         return "the end of the file"
     return f"offset {found[0]} (leader epoch {found[1]}, CRC {found[2]:08x})"
+
+
+def segment_size(name: SegmentName) -> int:
+    """Bytes in a segment's file now. Raises LogTruncatedError if it is gone."""
+    try:
+        return os.path.getsize(name.path)
+    except FileNotFoundError as error:
+        raise _gone(name) from error
+
+
+def _gone(name: SegmentName) -> LogTruncatedError:
+    return LogTruncatedError(
+        f"expected the segment {name.path}, found no such file: retention, truncation or "
+        f"compaction took it meanwhile; read the partition again",
+        path=name.path,
+        offset=name.base_offset,
+    )

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from replog.errors import CorruptBatchError
+from replog.errors import CorruptBatchError, LogTruncatedError
 from replog.reader.names import SegmentName
 from replog.reader.segment import BatchStamp, SegmentReader
 from replog.reader.side_files import decode_offset_index, read_whole, side_path
@@ -22,6 +22,7 @@ class SplitRange(NamedTuple):
     stamps: the batches at or around its ends; while they stand where they stood, so does what is
     between them. One that could not be read is not among them.
     joined: all of them are known to be there; otherwise compaction may have taken some.
+    over_end: no batch of the segment reaches the range's end, so that the file may not grow either.
     """
 
     partition_path: str
@@ -32,6 +33,7 @@ class SplitRange(NamedTuple):
     size_seen: int
     stamps: tuple[BatchStamp, ...] = ()
     joined: bool = False
+    over_end: bool = False
 
     def divided(self, records_max: int) -> Iterator[SplitRange]:
         """The range in parts of at most records_max offsets each."""
@@ -49,26 +51,33 @@ def split_segment(
     end_offset: int,
     target_bytes: int,
     *,
+    active: bool,
     joined: bool = False,
 ) -> list[SplitRange]:
     """Ranges of about target_bytes that together are [start_offset, end_offset) of the segment.
 
-    Raises LogTruncatedError if the segment is gone.
+    active: whether no segment follows. Raises LogTruncatedError if the segment is gone, or ends
+    below the range by now.
     """
     with SegmentReader(segment) as file:
         size = file.size()
         content = read_whole(side_path(segment.path, ".index")) or b""
         entries = decode_offset_index(content, segment.base_offset)
         inside = (entries["offset"] > start_offset) & (entries["offset"] < end_offset)
-        first, last = _ends(file, start_offset, end_offset)
-        position = file.seek(start_offset) if first is None else int(first["position"])
-        stop = size if last is None else int(last["position"]) + int(last["size_bytes"])
-        cuts = list(_cuts(file, entries[inside], position, stop, target_bytes))
+        ends = _ends(file, start_offset, end_offset, size)
+        if ends.over_end and active:
+            raise LogTruncatedError(
+                f"expected records up to offset {end_offset} in {segment.path}, found its end "
+                f"before: it was cut meanwhile; plan the read again",
+                path=segment.path,
+                offset=end_offset,
+            )
+        cuts = list(_cuts(file, entries[inside], ends.position, ends.stop, target_bytes))
     cuts = [header for header in cuts if start_offset < int(header["base_offset"]) < end_offset]
     marks = [
-        (start_offset, position, first),
+        (start_offset, ends.position, ends.first),
         *((int(header["base_offset"]), int(header["position"]), header) for header in cuts),
-        (end_offset, stop, last),
+        (end_offset, ends.stop, ends.last),
     ]
     return [
         SplitRange(
@@ -80,23 +89,42 @@ def split_segment(
             size,
             tuple(BatchStamp.of(header) for header in (before, after) if header is not None),
             joined,
+            ends.over_end and high == end_offset,
         )
         for (low, begin, before), (high, until, after) in itertools.pairwise(marks)
     ]
 
 
-def _ends(file: SegmentReader, start_offset: int, end_offset: int) -> tuple[Any, Any]:
-    """Headers of the first and the last batch of the range, None where damage hides one."""
-    found: list[Any] = []
-    for look, offset in (
-        (file.first_header_from, start_offset),
-        (file.last_header_below, end_offset),
-    ):
-        try:
-            found.append(look(offset))
-        except CorruptBatchError:
-            found.append(None)
-    return found[0], found[1]
+class _Ends(NamedTuple):
+    """What stands at the ends of a range in a segment: headers, None where damage hides one.
+
+    last: the batch that reaches the end of the range, or else the one behind it.
+    over_end: there is neither; the range reaches over the last batch of the file.
+    """
+
+    first: Any
+    position: int
+    last: Any
+    stop: int
+    over_end: bool
+
+
+def _ends(file: SegmentReader, start_offset: int, end_offset: int, size: int) -> _Ends:
+    first = last = behind = None
+    stop, over_end = size, False
+    try:
+        first = file.first_header_from(start_offset)
+        last, behind = file.headers_around(end_offset)
+    except CorruptBatchError:
+        pass  # whoever reads the range will meet the damage and tell it
+    else:
+        if last is not None:
+            stop = int(last["position"]) + int(last["size_bytes"])
+        if last is None or int(last["last_offset"]) + 1 < end_offset:
+            # Where offsets are missing, nothing but the next batch shows that none was put there.
+            last, over_end = (last, True) if behind is None else (behind, False)
+    position = file.seek(start_offset) if first is None else int(first["position"])
+    return _Ends(first, position, last, stop, over_end)
 
 
 def _cuts(

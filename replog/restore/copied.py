@@ -7,7 +7,7 @@ import re
 import shutil
 
 from replog.errors import LogTruncatedError
-from replog.reader import PartitionReader
+from replog.reader import Checkpoints, PartitionReader
 from replog.restore.target import StagedPartition
 
 _COPIED = re.compile(
@@ -24,7 +24,8 @@ def copy_partition(source: str, staging: str) -> StagedPartition:
     high watermark. Raises LogTruncatedError if a live source drops a segment meanwhile.
     """
     # The watermark first: what it calls committed is in the files that are copied then.
-    reader = PartitionReader(source)
+    checkpoints = Checkpoints()
+    reader = PartitionReader(source, checkpoints=checkpoints)
     os.makedirs(staging)
     size_bytes = 0
     for name in sorted(os.listdir(source)):
@@ -48,6 +49,7 @@ def copy_partition(source: str, staging: str) -> StagedPartition:
         log_start_offset=reader.log_start_offset,
         high_watermark=reader.high_watermark,
         recovery_point=0,  # nobody has checked these bytes: the first open does
+        cleaned_offset=checkpoints.of(source, reader.topic_partition).cleaned_offset,
         size_bytes=size_bytes,
     )
 

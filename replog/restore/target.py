@@ -26,6 +26,7 @@ from typing import Any
 from replog._native.mapped_file import FileLock, fsync_dir, make_dir, rename, replace_file
 from replog.errors import CorruptFileError, UsageError
 from replog.storage.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -53,7 +54,8 @@ NODE_ID = 1
 class StagedPartition:
     """A partition that is whole in its staging place.
 
-    high_watermark: None if the source had none. records: how many, None if nobody counted.
+    high_watermark: None if the source had none. cleaned_offset: how far the cleaner was, None for a
+    log that is not compacted. records: how many, None if nobody counted.
     """
 
     topic: str
@@ -61,6 +63,7 @@ class StagedPartition:
     log_start_offset: int
     high_watermark: int | None
     recovery_point: int
+    cleaned_offset: int | None
     size_bytes: int
     records: int | None = None
 
@@ -188,6 +191,7 @@ class RestoreTarget:
             (RECOVERY_POINT_CHECKPOINT, staged.recovery_point),
             (LOG_START_OFFSET_CHECKPOINT, staged.log_start_offset),
             (HIGH_WATERMARK_CHECKPOINT, staged.high_watermark),
+            (CLEANER_OFFSET_CHECKPOINT, staged.cleaned_offset),
         ):
             if offset is not None:
                 path = os.path.join(self.path, file)

@@ -24,6 +24,7 @@ from replog.config import INT_MAX, LogConfig
 from replog.errors import OutOfOrderOffsetError, UsageError
 from replog.restore.target import StagedPartition
 from replog.storage.checkpoint_files import (
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -40,6 +41,7 @@ _CRC_AT, _ATTRIBUTES_AT, _LAST_OFFSET_DELTA_AT = 17, 21, 23
 _OWN_FILES = (
     LOCK_FILE,
     CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -61,6 +63,7 @@ class PartitionWriter:
         self._held = b""
         self._held_end_offset = log_start_offset
         self._records = 0
+        self._has_holes = False
         self.path = path
         if log_start_offset:
             self._log.truncate_fully_and_start_at(log_start_offset)
@@ -122,6 +125,7 @@ class PartitionWriter:
         batches = self._held
         if next_offset > self._held_end_offset:
             batches = _reaching_to(batches, next_offset - 1)
+            self._has_holes |= next_offset - self._held_end_offset > INT_MAX - PIECE_ROWS
         self._log.append_as_follower(batches)
         self._held = b""
 
@@ -144,6 +148,7 @@ class PartitionWriter:
             log_start_offset=start_offset,
             high_watermark=reached,
             recovery_point=reached,
+            cleaned_offset=0 if self._has_holes else None,
             size_bytes=sum(entry.stat().st_size for entry in os.scandir(self.path)),
             records=self._records,
         )

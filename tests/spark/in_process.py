@@ -95,6 +95,12 @@ def written(directory: Path, records: int = 400, *, start: int = 0) -> Path:
     return directory
 
 
+def retain_from(directory: Path, offset: int) -> None:
+    """Delete the records before `offset`, as retention does."""
+    with Log.open(directory, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as log:
+        log.truncate_prefix_to(offset)
+
+
 def time_of(offset: int) -> int:
     """Rising by a second an offset, but every seventh record is an hour late."""
     return 1_700_000_000_000 + 1000 * offset - (3_600_000 if offset % 7 == 3 else 0)

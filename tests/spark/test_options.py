@@ -26,6 +26,7 @@ from tests.spark.in_process import (
     offsets,
     read,
     reader_of,
+    retain_from,
     schema_of,
     time_of,
     written,
@@ -238,7 +239,7 @@ def test_retention_before_the_start_is_data_loss_or_where_the_log_starts(
 ) -> None:
     copy = tmp_path / f"{NAME}-0"
     shutil.copytree(log, copy)
-    min(copy.glob("*.log")).unlink()
+    retain_from(copy, 200)
     start = PartitionReader(copy).log_start_offset
     assert start > 3
     with pytest.raises(OffsetOutOfRangeError, match="start offset 3"):

@@ -23,7 +23,14 @@ from pyspark.sql.streaming.datasource import (
 from replog import Log, LogConfig
 from replog.errors import LogTruncatedError, OffsetOutOfRangeError
 from spark_integration.stream import ReplogStreamReader
-from tests.spark.in_process import GOLDEN, read_partition, schema_of, source_of, written
+from tests.spark.in_process import (
+    GOLDEN,
+    read_partition,
+    retain_from,
+    schema_of,
+    source_of,
+    written,
+)
 
 TRANSACTIONS = GOLDEN / "transactions" / "data"
 
@@ -115,11 +122,10 @@ def test_new_partitions_and_topics_are_read_from_their_first_offset(log: Path) -
 def test_a_new_partition_whose_first_records_are_gone_is_data_loss(log: Path) -> None:
     strict, lenient = Query(log.parent), Query(log.parent, failOnDataLoss="false")
     added = written(log.parent / "orders-1", 300)
-    min(added.glob("*.log")).unlink()
-    start = int(min(added.glob("*.log")).stem)
+    retain_from(added, 205)
     with pytest.raises(OffsetOutOfRangeError, match="start offset 0 of orders-1"):
         strict.batch()
-    assert lenient.batch() == {"orders-1": list(range(start, 300))}
+    assert lenient.batch() == {"orders-1": list(range(205, 300))}
 
 
 def test_a_partition_that_is_gone_is_data_loss(log: Path) -> None:
@@ -136,8 +142,7 @@ def test_retention_that_overtakes_the_reader_is_data_loss(log: Path) -> None:
     append(log, 300)
     strict = Query(log, startingOffsets='{"orders":{"0":7}}')
     lenient = Query(log, startingOffsets='{"orders":{"0":7}}', failOnDataLoss="false")
-    with Log.open(log, LogConfig(segment_bytes=4000)) as opened:
-        opened.truncate_prefix_to(205)
+    retain_from(log, 205)
     with pytest.raises(OffsetOutOfRangeError, match="start offset 7 of orders-0"):
         strict.batch()
     assert lenient.batch() == {"orders-0": list(range(205, 400))}

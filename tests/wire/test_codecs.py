@@ -140,8 +140,9 @@ class TestHostileLengths:
     )
     def test_an_array_longer_than_the_message_is_refused(self, count):
         content = bytes(20) + count + bytes(40)
-        with pytest.raises(MalformedMessageError):
+        with pytest.raises(MalformedMessageError) as refused:
             PartitionRecord.decode(content, 0)
+        assert refused.value.position == 25, "before the first element is read"
 
     def test_a_varint_of_six_bytes_is_refused(self):
         with pytest.raises(MalformedMessageError, match="at most 5 bytes"):

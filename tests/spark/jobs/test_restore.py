@@ -30,6 +30,7 @@ from tests.spark.jobs.exports import append
 
 COMPARED = ["offset", "timestamp", "timestamp_type", "leader_epoch", "key", "value", "headers"]
 WHOLE = [one for one in consumed() if not any("error" in x for x in one.counts().values())]
+COMPACTED = [f"compact{suffix}" for suffix in ("", "-delete", "-idempotent", "-txn", "-zstd")]
 HELD = ("log", "index", "timeindex", "txnindex", "snapshot")
 
 
@@ -69,7 +70,10 @@ def test_an_export_comes_back_with_its_offsets_epochs_times_and_headers(
             assert directory[key].log_end_offset == originals[key].bound(isolation)
 
 
-@pytest.mark.parametrize("case", ["leader_changes/broker-1", "transactions/data", "codecs/data"])
+@pytest.mark.parametrize(
+    "case",
+    ["leader_changes/broker-1", "transactions/data", "codecs/data", "compaction/after-2"],
+)
 def test_segments_come_back_byte_for_byte(case: str, tmp_path: Path) -> None:
     source = Path(__file__).parents[2] / "golden" / case
     report = run(source, tmp_path / "logs")
@@ -83,7 +87,11 @@ def test_segments_come_back_byte_for_byte(case: str, tmp_path: Path) -> None:
             original.high_watermark,
             original.log_start_offset,
         )
-    with replog.LogDirectory.open(tmp_path / "logs") as directory:
+        assert records(reader).equals(records(original))
+    compacted = replog.LogConfig(cleanup_policy="compact")
+    with replog.LogDirectory.open(
+        tmp_path / "logs", configs=dict.fromkeys(COMPACTED, compacted)
+    ) as directory:
         assert directory.refused == {}
         assert len(directory) == len(names)
 
@@ -283,7 +291,7 @@ def test_gaps_are_spanned_by_the_batch_before_them(tmp_path: Path) -> None:
         with pytest.raises(OutOfOrderOffsetError, match="found 5"):
             writer.append(rows)
         staged = writer.finish(4_000_000_007)
-    assert (staged.high_watermark, staged.records) == (4_000_000_007, 5)
+    assert (staged.high_watermark, staged.records, staged.cleaned_offset) == (4_000_000_007, 5, 0)
     reader = PartitionReader(tmp_path / "t-0")
     assert reader.to_arrow(columns=["offset"])["offset"].to_pylist() == offsets
     headers = [row for found in reader.headers() for row in found]
