@@ -7,7 +7,8 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n auto --dist loadgroup
 
 .PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan fuzz \
-	crash lint format check bench bench-quick bench-spark build environment environment-run annotate dist clean
+	crash sim scenarios mutants lint format check bench bench-quick bench-spark build environment \
+	environment-run annotate dist clean
 
 help: ## what each target does
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 20
@@ -41,6 +42,16 @@ asan: build ## native tests under the address and undefined-behaviour sanitizers
 fuzz: build ## a short run of each fuzz target: SECONDS_EACH=30
 	scripts/fuzz $(or $(SECONDS_EACH),30)
 
+sim: build ## simulated clusters: SEED=n [SEEDS=k], or 8 CPU-minutes of fresh seeds (CPU_MINUTES=)
+	@PYTHONPATH=. $(BIN)/python tests/sim/runs.py $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(SCHEDULE),--schedule $(SCHEDULE)) --cpu-minutes $(or $(CPU_MINUTES),8)
+
+scenarios: build ## the simulator's transcripts happen as written: REWRITE=1 renews them
+	@PYTHONPATH=. $(BIN)/python tests/sim/transcripts.py $(if $(REWRITE),--rewrite)
+
+mutants: build ## the simulator catches every planted bug
+	@PYTHONPATH=. $(BIN)/python tests/sim/mutants.py $(MUTANT)
+
 crash: build ## every crash state that the enumerator finds, not only CI's share
 	REPLOG_CRASH_STATES=all $(PYTEST) tests/crash -q
 
@@ -51,7 +62,7 @@ format: environment ## let ruff put the layout right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: test crash judge asan fuzz lint ## what CI runs, nothing more
+check: test crash sim judge asan fuzz lint ## what CI runs, nothing more
 
 bench: build ## every benchmark at full size but Spark's
 	@mkdir -p bench/results

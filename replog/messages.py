@@ -119,10 +119,12 @@ class FetchPartition:
 
     A follower's claim: every offset `< fetch_offset` is in its log, and the last one carries
     `last_fetched_epoch` (NO_LEADER_EPOCH: it knows of no epoch). Consumers leave the claim out.
+    Followers name the topic by `topic_id` too: the same name may stand for another topic by now.
     """
 
     topic_partition: TopicPartition
     fetch_offset: int
+    topic_id: uuid.UUID | None = None
     current_leader_epoch: int = NO_LEADER_EPOCH
     last_fetched_epoch: int = NO_LEADER_EPOCH
     log_start_offset: int = UNKNOWN_OFFSET

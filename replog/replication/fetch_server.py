@@ -193,6 +193,9 @@ class FetchServer:
         """Why there is nothing to read, in the order of facts 7.2; None: there may be."""
         if replica is None or replica.log is None:
             return _refused(asked, self._table.refusal(asked.topic_partition))
+        if asked.topic_id is not None and asked.topic_id != replica.registration.topic_id:
+            # Deleted and created again: one of us has not heard of it, and epochs say nothing.
+            return _refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader, log = replica.leader, replica.log
         if request.replica_id == CONSUMER:
             if leader is not None and self._context.options.rack_aware_reads:

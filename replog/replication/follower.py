@@ -127,6 +127,7 @@ class Follower:
         log = self._log
         return FetchPartition(
             topic_partition=self.topic_partition,
+            topic_id=self.registration.topic_id,
             fetch_offset=log.log_end_offset,
             current_leader_epoch=self.leader_epoch,
             last_fetched_epoch=log.latest_epoch,
@@ -140,6 +141,7 @@ class Follower:
             self.phase is not FollowerPhase.FETCHING
             or asked.current_leader_epoch != self.leader_epoch
             or asked.fetch_offset != self._log.log_end_offset
+            or asked.topic_id != self.registration.topic_id
         ):
             return
         if answer.error is not ErrorCode.NONE:

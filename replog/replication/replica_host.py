@@ -148,8 +148,7 @@ class ReplicaHost:
             self._fetches.wake(moved_replicas, now_ms)
             self._deletes.wake()
         for fetcher in self._fetchers.values():
-            if fetcher.request_id is None:
-                fetcher.maybe_send(now_ms)
+            fetcher.maybe_send(now_ms)
         self._proposals.maybe_send(now_ms)
 
     # Requests of peers and clients.

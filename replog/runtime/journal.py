@@ -6,7 +6,7 @@ import collections
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from replog.controller.incidents import Incident as ControllerIncident
     from replog.replication.incidents import Incident as ReplicaIncident
@@ -28,6 +28,8 @@ class Journal:
 
     def __init__(self, broker_id: int | None = None, entries_max: int = ENTRIES_MAX) -> None:
         self.broker_id = broker_id
+        self.listener: Callable[[JournalEntry], None] | None = None
+        """Called with each entry as it is made."""
         self._entries: collections.deque[JournalEntry] = collections.deque(maxlen=entries_max)
 
     def __len__(self) -> int:
@@ -37,7 +39,10 @@ class Journal:
         return iter(tuple(self._entries))
 
     def add(self, incident: ReplicaIncident | ControllerIncident, now_ms: int) -> None:
-        self._entries.append(JournalEntry(self.broker_id, now_ms, incident))
+        entry = JournalEntry(self.broker_id, now_ms, incident)
+        self._entries.append(entry)
+        if self.listener is not None:
+            self.listener(entry)
 
     def incidents(self, topic_partition: TopicPartition | None = None) -> list[JournalEntry]:
         """Entries of one partition, or of all, oldest first."""

@@ -72,8 +72,9 @@ class PendingRequests:
         return member_id in self._by_member
 
     def clear(self) -> None:
-        """No answer counts any more; pauses stay."""
+        """No answer counts any more, and everybody may be asked."""
         self._by_member.clear()
+        self._paused_until_ms.clear()
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When a request expires or a pause ends."""

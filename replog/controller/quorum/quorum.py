@@ -130,10 +130,11 @@ class Quorum:
             self._context.report(LeaderResigned(leader_epoch=role.leader_epoch, cause=cause))
         if self._standing.is_voter and log.synced_end_offset < log.log_end_offset:
             self._context.effects.append(FlushLog())
-        return self._finish(now_ms)
+        return self._finish(role, now_ms)
 
     def step(self, event: QuorumEvent, now_ms: int) -> list[QuorumEffect]:
         """Take an event; return what is to be done, in order."""
+        before = self._standing.role
         if isinstance(event, QuorumRequestReceived):
             self._on_request(event, now_ms)
         elif isinstance(event, QuorumResponseReceived):
@@ -152,14 +153,16 @@ class Quorum:
                 self._leading.resign(ResignCause.ASKED, now_ms)
         else:
             self._on_completion(event, now_ms)
-        return self._finish(now_ms)
+        return self._finish(before, now_ms)
 
-    def _finish(self, now_ms: int) -> list[QuorumEffect]:
-        """Do what is due, then put promises and fences in front of all that follows from them."""
+    def _finish(self, before: Role, now_ms: int) -> list[QuorumEffect]:
+        """Do what is due, then put promises and fences in front of all that follows from them.
+
+        What was asked in an earlier role or epoch is forgotten: no answer to it counts.
+        """
         context, standing = self._context, self._standing
         for member_id in context.requests.expired(now_ms):
             self._on_silence(member_id, now_ms, reset=False)
-        before = standing.role
         while self._voting.advance(now_ms) or self._leading.advance(now_ms):
             pass
         if standing.role is not before:
@@ -202,9 +205,7 @@ class Quorum:
         elif isinstance(request, FetchSnapshotRequest):
             self._leading.on_fetch_snapshot(request_id, request, now_ms)
         elif isinstance(request, VoteRequest):
-            before = self._standing.role
             self._voting.on_request(request_id, request, now_ms)
-            self._role_may_have_changed(before)
         else:
             self._on_leader_news(request_id, request, now_ms)
 
@@ -264,11 +265,6 @@ class Quorum:
             )
             if before.leader_id is None:
                 standing.become_follower(leader_epoch, leader_id, now_ms)
-        self._role_may_have_changed(before)
-
-    def _role_may_have_changed(self, before: Role) -> None:
-        if self._standing.role is not before:
-            self._context.requests.clear()
 
     # -- answers, and their absence
 

@@ -50,8 +50,8 @@ def forget_votes(patch):
 def persist_after_answering(patch):
     real = Quorum._finish
 
-    def finish(self, now_ms):
-        effects = real(self, now_ms)
+    def finish(self, before, now_ms):
+        effects = real(self, before, now_ms)
         return effects[1:] + effects[:1]
 
     patch.setattr(Quorum, "_finish", finish)
@@ -143,8 +143,8 @@ SHOWN_BY_SOME_SEED = {
     commit_earlier_epochs: "a record of the leader's own epoch",
     commit_by_a_minority: "synced by a majority",
     serve_any_epoch: "only a member of the leader's own epoch",
-    serve_without_a_look_at_the_claim: "one record everywhere|prefix of the log|by a majority",
-    judge_the_claim_by_offset_alone: "one record everywhere|by a majority",
+    serve_without_a_look_at_the_claim: "one record everywhere|never change|by a majority",
+    judge_the_claim_by_offset_alone: "one record everywhere|never change|by a majority",
     lead_without_a_quorum: "a leader that no majority fetches from resigns",
     vouch_for_what_is_not_synced: "synced by a majority",
     count_what_the_leader_has_not_synced: "synced by a majority",

@@ -1,0 +1,116 @@
+"""An administrator: creates the topics, deletes records, deletes a topic and creates it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from replog.messages import (
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteRecordsRequest,
+    DeleteTopicRequest,
+    ErrorCode,
+)
+from replog.testing.simulation.client import Client, Cluster
+from replog.testing.simulation.network import Network
+from replog.testing.simulation.prng import Stream
+from replog.testing.simulation.scheduler import Scheduler
+from replog.testing.simulation.sim_broker import CONTROLLER
+from replog.types import TopicPartition
+
+if TYPE_CHECKING:
+    from replog.testing.simulation.options import RunOptions
+
+TIMEOUT_US = 2_000_000
+PAUSE_US = 100_000
+INTERVAL_US = 5_000_000
+
+
+class Admin(Client):
+    """See the module. `ready` is called when the first topic exists and has leaders."""
+
+    def __init__(
+        self,
+        address: int,
+        scheduler: Scheduler,
+        network: Network,
+        stream: Stream,
+        cluster: Cluster,
+        options: RunOptions,
+        *,
+        topic: str,
+        scratch: str,
+        ready: Callable[[], None],
+        recreated: Callable[[], None],
+    ) -> None:
+        """`topic` is kept, and loses records; `scratch` is deleted and created again."""
+        super().__init__(address, scheduler, network, stream)
+        self.stopped = False
+        self._cluster = cluster
+        self._options = options
+        self._topic = topic
+        self._scratch = scratch
+        self._ready = ready
+        self._recreated = recreated
+        self._begun = False
+        scheduler.after(PAUSE_US, self._create, topic)
+
+    def _create(self, topic: str) -> None:
+        options = self._options
+        request = CreateTopicRequest(
+            topic=topic,
+            partitions=options.partitions if topic == self._topic else 1,
+            replication_factor=options.replication_factor,
+            config=options.topic,
+        )
+
+        def created(response: CreateTopicResponse | None) -> None:
+            if response is None or response.error not in {
+                ErrorCode.NONE,
+                ErrorCode.TOPIC_ALREADY_EXISTS,
+            }:
+                self.scheduler.after(PAUSE_US, self._create, topic)
+            elif topic == self._topic:
+                self.scheduler.after(PAUSE_US, self._wait_for_leaders)
+            else:
+                self._recreated()
+
+        self.ask(CONTROLLER, request, TIMEOUT_US, created)
+
+    def _wait_for_leaders(self, _: None) -> None:
+        names = [TopicPartition(self._topic, n) for n in range(self._options.partitions)]
+        found = [self._cluster.lookup(name) for name in names]
+        if any(one is None or one.leader_id is None for one in found):
+            self.scheduler.after(PAUSE_US, self._wait_for_leaders)
+            return
+        if not self._begun:
+            self._begun = True
+            self._ready()
+            self.scheduler.after(self.stream.exponential(INTERVAL_US), self._act)
+
+    def _act(self, _: None) -> None:
+        if self.stopped:
+            return
+        self.scheduler.after(1 + self.stream.exponential(INTERVAL_US), self._act)
+        if self.stream.chance(0.7):
+            self._delete_records()
+        else:
+            self._delete_scratch()
+
+    def _delete_records(self) -> None:
+        name = TopicPartition(self._topic, self.stream.below(self._options.partitions))
+        registration = self._cluster.lookup(name)
+        if registration is None or registration.leader_id is None:
+            return
+        offset = self.stream.choice((-1, self.stream.below(50), self.stream.below(300)))
+        request = DeleteRecordsRequest(partitions=((name, offset),), timeout_ms=1000)
+        self.ask(registration.leader_id, request, TIMEOUT_US, lambda _: None)
+
+    def _delete_scratch(self) -> None:
+        self.ask(
+            CONTROLLER,
+            DeleteTopicRequest(topic=self._scratch),
+            TIMEOUT_US,
+            lambda _: self._create(self._scratch),
+        )

@@ -1,0 +1,108 @@
+"""What clients may see: I7, I10, I11, I19, I20, I21, I22."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replog.messages import CONSUMER, ErrorCode, FetchRequest, FetchResponse
+from replog.testing.simulation.batches import StoredBatch
+from replog.testing.simulation.sim_broker import SimBroker
+from replog.testing.simulation.sim_log import SimLog
+from replog.testing.simulation.truth import PartitionTruth, Truth
+from replog.testing.simulation.violation import Violation
+from replog.types import NO_PRODUCER_ID
+
+
+class ConsumersSeeTheCommitted:
+    """I10: nothing above the watermark. I11: the same for ever. I19: no gap. I7: no step back.
+
+    Whatever replica answers, what it gives is what is committed at these offsets.
+    """
+
+    def __init__(self, truth: Truth) -> None:
+        self.truth = truth
+
+    def fetch_answered(
+        self, broker: SimBroker, request: FetchRequest, response: FetchResponse
+    ) -> None:
+        if request.replica_id != CONSUMER:
+            return
+        asked = {part.topic_partition: part.fetch_offset for part in request.partitions}
+        for fetched in response.partitions:
+            truth = self.truth.partitions.get(fetched.topic_partition)
+            log = self.truth.log_of(broker.broker_id, fetched.topic_partition)
+            if truth is None or log is None or self.truth.truth_of(log) is not truth:
+                continue
+            offset = asked[fetched.topic_partition]
+            if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._check_out_of_range(log, truth, offset)
+            elif fetched.error is ErrorCode.NONE and fetched.high_watermark > truth.high_watermark:
+                raise Violation("I7", f"{log} shows a consumer more than is committed: {fetched}")
+            if fetched.records is not None:
+                self._check_records(log, truth, offset, fetched.records)
+
+    def _check_out_of_range(self, log: SimLog, truth: PartitionTruth, offset: int) -> None:
+        leads = self.truth.claims.get((log.broker_id, truth.name))
+        if leads is None or leads != truth.registration.leader_epoch:
+            return
+        if truth.log_start <= offset <= truth.high_watermark:
+            raise Violation(
+                "I7", f"{log} leads and tells a consumer that {offset}, once visible, is no offset"
+            )
+
+    def _check_records(self, log: SimLog, truth: PartitionTruth, offset: int, records: Any) -> None:
+        expected: int | None = None
+        for batch in records:
+            if batch.last_offset >= truth.high_watermark:
+                raise Violation(
+                    "I10", f"{log} gives a consumer {batch}; committed: {truth.high_watermark}"
+                )
+            committed = truth.committed_at(batch.base_offset)
+            if committed is not batch and committed != batch:
+                raise Violation(
+                    "I11", f"{log} gives a consumer {batch}; what is committed is {committed}"
+                )
+            if batch.base_offset > offset if expected is None else batch.base_offset != expected:
+                raise Violation("I19", f"{log} answers a fetch at {offset} with {records}")
+            expected = batch.last_offset + 1
+
+
+class ProducersKeepTheirOrder:
+    """I20: what is committed was sent, once with idempotence. I21: sequences follow each other.
+
+    A producer id writes to a partition with sequences from 0 on; whoever makes the ids tells us of
+    what was sent by `sent`.
+    """
+
+    def __init__(self, truth: Truth) -> None:
+        self.truth = truth
+        self.sent: set[tuple[str, ...]] = set()
+        """Values of each batch that a client has sent. Never iterated."""
+        self.lenient: set[int] = set()
+        """Producer ids whose records may be lost: their sequences may jump, never fall."""
+        self._last: dict[tuple[object, int], int] = {}
+        self._values: dict[object, set[str]] = {}
+        """Per topic id and partition: values that idempotent producers have committed."""
+
+    def committed(self, log: SimLog, truth: PartitionTruth, fresh: list[StoredBatch]) -> None:
+        partition = (truth.registration.topic_id, truth.name.partition)
+        for batch in fresh:
+            content = batch.content
+            if content.values not in self.sent:
+                raise Violation("I20", f"{log} committed {batch}, which nobody sent")
+            if content.producer_id == NO_PRODUCER_ID:
+                continue
+            committed = self._values.setdefault(partition, set())
+            if not committed.isdisjoint(content.values):
+                raise Violation("I20", f"{log} committed {batch}, values of which were before")
+            committed.update(content.values)
+            key = (partition, content.producer_id)
+            expected = self._last.get(key, -1) + 1
+            lenient = content.producer_id in self.lenient and content.first_sequence > expected
+            if content.first_sequence != expected and not lenient:
+                raise Violation(
+                    "I21",
+                    f"{log} committed {batch} of producer {content.producer_id} with sequence "
+                    f"{content.first_sequence} where {expected} comes next",
+                )
+            self._last[key] = content.last_sequence

@@ -1,0 +1,235 @@
+"""A broker's disk: its logs, checkpoints and clean-shutdown marker, over crashes and restarts.
+
+Faults it has: loss of power (what was not synced is gone or cut short), no space, a disk that has
+failed, bytes that rotted below the recovery point, syncs that take their time or stall. It follows
+the real storage in what is durable when (see `sim_log`); names of logs, topic ids and the marker
+are durable at once. Faults it does not have: a disk that forgets what it has synced.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from replog.errors import CorruptBatchError, LogFailedError, ReplogError
+from replog.messages import ReplicaState
+from replog.registrations import NO_BROKER_EPOCH, PartitionRegistration
+from replog.runtime.ports import ReplicatedLog
+from replog.testing.simulation.prng import Stream
+from replog.testing.simulation.scheduler import Scheduler
+from replog.testing.simulation.sim_log import LogObserver, SimLog
+from replog.types import NO_LEADER_EPOCH, TopicPartition
+
+
+def damage_of(topic_partition: TopicPartition) -> CorruptBatchError:
+    return CorruptBatchError(
+        f"expected batches whose checksums hold in {topic_partition}, found a damaged one below "
+        f"the recovery point",
+        topic_partition=str(topic_partition),
+    )
+
+
+class SimDisk:
+    """What outlives the process of one broker."""
+
+    def __init__(self, broker_id: int, observer: LogObserver) -> None:
+        self.broker_id = broker_id
+        self.observer = observer
+        self.logs: dict[TopicPartition, SimLog] = {}
+        self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
+        self.damaged: set[TopicPartition] = set()
+        """Partitions with rot below the recovery point; iterate sorted only."""
+        self.set_aside: list[SimLog] = []
+        self.checkpointed: dict[TopicPartition, int] = {}
+        self.clean_epoch = NO_BROKER_EPOCH
+        """In the clean-shutdown marker; NO_BROKER_EPOCH where there is none."""
+        self.full = False
+        self.failed = False
+
+    def crash(self, power: Stream | None = None) -> None:
+        """The process has died; with `power`, the machine has lost its power."""
+        for topic_partition, log in self.logs.items():
+            keep = log.log_end_offset
+            if power is not None and log.durable_end_offset < keep:
+                at_risk = keep - log.durable_end_offset
+                keep -= power.choice((0, at_risk, at_risk, power.between(0, at_risk)))
+            checkpointed = self.checkpointed.get(topic_partition, 0)
+            self.logs[topic_partition] = log.crashed(checkpointed, keep)
+
+    def wipe(self) -> None:
+        """The disk was replaced by an empty one."""
+        self.logs.clear()
+        self.topic_ids.clear()
+        self.damaged.clear()
+        self.checkpointed.clear()
+        self.clean_epoch = NO_BROKER_EPOCH
+
+    def repair(self) -> None:
+        """The disk works again, with space; who used it while it had failed must be restarted."""
+        self.empty()
+        self.failed = False
+        for log in self.logs.values():
+            log.failed = False
+
+    def empty(self) -> None:
+        """A full disk has space again."""
+        self.full = False
+        for log in self.logs.values():
+            log.full = False
+
+    def fill(self) -> None:
+        """No append succeeds until `empty`."""
+        self.full = True
+        for log in self.logs.values():
+            log.full = True
+
+    def fail(self) -> None:
+        """Nothing that touches the disk succeeds until `repair`."""
+        self.failed = True
+        for log in self.logs.values():
+            log.failed = True
+
+    def write_back(self) -> None:
+        """The system writes all that the kernel holds, by itself."""
+        for log in self.logs.values():
+            log.written_back(log.log_end_offset)
+
+
+class SimStore:
+    """A process's view of its disk; satisfies `runtime.ports.LogStore`."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        """Take the disk over: the marker is removed before anything is loaded."""
+        self._disk = disk
+        self.previous_broker_epoch = disk.clean_epoch
+        disk.clean_epoch = NO_BROKER_EPOCH
+        self._states = tuple(self._found(key) for key in sorted(disk.logs))
+
+    def _found(self, topic_partition: TopicPartition) -> ReplicaState:
+        disk = self._disk
+        log = disk.logs[topic_partition]
+        damaged = topic_partition in disk.damaged
+        return ReplicaState(
+            topic_partition=topic_partition,
+            topic_id=disk.topic_ids[topic_partition],
+            latest_epoch=NO_LEADER_EPOCH if damaged else log.latest_epoch,
+            log_end_offset=0 if damaged else log.log_end_offset,
+            damaged=damaged,
+        )
+
+    def replica_states(self) -> tuple[ReplicaState, ...]:
+        return self._states
+
+    def get(self, topic_partition: TopicPartition) -> SimLog | None:
+        if topic_partition in self._disk.damaged:
+            return None
+        return self._disk.logs.get(topic_partition)
+
+    def open(self, registration: PartitionRegistration) -> SimLog:
+        disk, topic_partition = self._disk, registration.topic_partition
+        log = disk.logs.get(topic_partition)
+        if log is not None and disk.topic_ids[topic_partition] == registration.topic_id:
+            if topic_partition in disk.damaged:
+                raise damage_of(topic_partition)
+            return log
+        if log is not None:
+            self.delete(topic_partition)
+        return self._create(topic_partition, registration.topic_id)
+
+    def _create(self, topic_partition: TopicPartition, topic_id: uuid.UUID) -> SimLog:
+        disk = self._disk
+        if disk.failed:
+            raise LogFailedError(
+                f"expected a working disk for {topic_partition}, found a failed one",
+                topic_partition=str(topic_partition),
+            )
+        log = SimLog(disk.broker_id, topic_partition, disk.observer)
+        log.full = disk.full
+        disk.logs[topic_partition] = log
+        disk.topic_ids[topic_partition] = topic_id
+        return log
+
+    def set_aside(self, topic_partition: TopicPartition) -> SimLog:
+        disk = self._disk
+        log = disk.logs.pop(topic_partition)
+        disk.set_aside.append(log)
+        disk.observer.set_aside(log)
+        disk.damaged.discard(topic_partition)
+        disk.checkpointed.pop(topic_partition, None)
+        return self._create(topic_partition, disk.topic_ids[topic_partition])
+
+    def delete(self, topic_partition: TopicPartition) -> None:
+        disk = self._disk
+        disk.logs.pop(topic_partition, None)
+        disk.topic_ids.pop(topic_partition, None)
+        disk.damaged.discard(topic_partition)
+        disk.checkpointed.pop(topic_partition, None)
+
+    def set_aside_strays(self, held: Callable[[TopicPartition], bool]) -> None:
+        disk = self._disk
+        for topic_partition in [key for key in disk.logs if not held(key)]:
+            disk.set_aside.append(disk.logs[topic_partition])
+            self.delete(topic_partition)
+
+    def checkpoint_high_watermarks(self) -> None:
+        for topic_partition, log in self._disk.logs.items():
+            self._disk.checkpointed[topic_partition] = log.high_watermark
+
+    def close(self, broker_epoch: int) -> None:
+        self.checkpoint_high_watermarks()
+        for log in self._disk.logs.values():
+            log.synced(log.log_end_offset)
+            log.recovery_point = log.log_end_offset
+        self._disk.clean_epoch = broker_epoch
+
+
+FlushCompleted = Callable[[TopicPartition, ReplicatedLog, ReplogError | None], None]
+
+
+class SimFlushes:
+    """Syncs that take a drawn time; satisfies `runtime.ports.FlushScheduler`."""
+
+    def __init__(
+        self, scheduler: Scheduler, stream: Stream, mean_us: int, completed: FlushCompleted
+    ) -> None:
+        """`completed` is called when a sync is done, unless its process has died."""
+        self._scheduler = scheduler
+        self._stream = stream
+        self._mean_us = mean_us
+        self._completed = completed
+        self._under_way: dict[TopicPartition, tuple[SimLog, int, int]] = {}
+        """Log, its end and how often it had been cut when the sync began."""
+        self._asked: set[TopicPartition] = set()
+        """Asked for while a sync was under way: another one follows. Never iterated."""
+        self.stalled_until_us = 0
+
+    def flush(self, topic_partition: TopicPartition, log: ReplicatedLog) -> None:
+        assert isinstance(log, SimLog)
+        if topic_partition in self._under_way:
+            self._asked.add(topic_partition)
+            return
+        self._begin(topic_partition, log)
+
+    def _begin(self, topic_partition: TopicPartition, log: SimLog) -> None:
+        self._under_way[topic_partition] = (log, log.log_end_offset, log.cut_count)
+        took = 50 + self._stream.exponential(self._mean_us)
+        self._scheduler.at(
+            max(self.stalled_until_us, self._scheduler.now_us + took), self._done, topic_partition
+        )
+
+    def _done(self, topic_partition: TopicPartition) -> None:
+        log, end_offset, cut_count = self._under_way.pop(topic_partition)
+        if log.cut_count != cut_count and not log.failed:
+            # What was synced may have been cut and written anew: it says nothing about the new.
+            self._begin(topic_partition, log)
+            return
+        asked = topic_partition in self._asked
+        self._asked.discard(topic_partition)
+        error: ReplogError | None = None
+        if log.failed:
+            error = LogFailedError(f"expected a sync of {topic_partition}, found a failed disk")
+        else:
+            log.synced(end_offset)
+            if asked:
+                self._begin(topic_partition, log)
+        self._completed(topic_partition, log, error)

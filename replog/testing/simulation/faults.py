@@ -1,0 +1,420 @@
+"""The faults of a run, and the atlas that keeps them recoverable.
+
+What replog promises bounds what may be done to it (C1 to C4). Any number of processes may be
+killed, paused and cut off at any time. But of the copies of a partition that is not synced before
+its acknowledgements, no more than `min_insync_replicas - 1` in-sync ones may be lost (to a loss
+of power, to rot, to an empty disk) before the controller has heard of it, and one in-sync copy
+must stay that is whole, alive and in touch. A fault that would break this is left out. With
+`flush_mode=commit` power may be lost everywhere at once.
+
+Each fault is an `Action` that says all there is to it, so a recorded list of them is played again
+without any chance, in part or whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from replog.testing.simulation.prng import Stream
+from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
+from replog.testing.simulation.sim_broker import CONTROLLER, SimBroker
+from replog.testing.simulation.world import World
+
+CUT_MS_MAX = 12_000
+CONTROLLER_PAUSE_MS_MAX = 4000
+
+
+class Action(NamedTuple):
+    """`verb` done to `targets` (addresses) at `at_us`; undone after `duration_ms`."""
+
+    at_us: int
+    verb: str
+    targets: tuple[int, ...]
+    duration_ms: int = 0
+
+
+class Faults:
+    """Draws faults, or plays given ones, until `heal`."""
+
+    def __init__(self, world: World, stream: Stream) -> None:
+        self.world = world
+        self.performed: list[Action] = []
+        self.healed = False
+        self._stream = stream
+        self._power = world.streams.stream("power")
+        self._disturbed: dict[int, int] = dict.fromkeys((CONTROLLER, *world.brokers), 0)
+        """How many faults of the network or the disk touch each address now."""
+        self._verbs: dict[str, Callable[[Action], bool]] = {
+            "kill": self._kill,
+            "power": self._power_loss,
+            "pause": self._pause,
+            "pause controller": self._pause_controller,
+            "shut down": self._shut_down,
+            "cut": self._cut,
+            "clog": self._clog,
+            "reset": self._reset,
+            "stall disk": self._stall,
+            "fill disk": self._fill,
+            "fail disk": self._fail,
+            "damage": self._damage,
+            "replace disk": self._replace_disk,
+            "write back": self._write_back,
+        }
+
+    def start(self) -> None:
+        """Begin to draw."""
+        self._after_a_while()
+
+    def play(self, actions: Iterable[Action]) -> None:
+        """Do these and no others."""
+        for action in actions:
+            self.world.scheduler.plan(action.at_us, self._perform, action)
+
+    def heal(self) -> None:
+        """No more faults; what is broken is mended, who is down is started."""
+        self.healed = True
+        world = self.world
+        world.network.heal_all()
+        world.network.options.loss = world.network.options.reset = 0.0
+        world.controller.resume()
+        for broker in world.brokers.values():
+            if broker.paused:
+                broker.resume()
+            if broker.disk.failed:
+                broker.kill()  # whose disk has failed must be started anew
+            broker.disk.repair()
+        for broker in world.brokers.values():
+            if not broker.running:
+                broker.start()
+
+    def _after_a_while(self) -> None:
+        mean = self.world.options.fault_interval * MICROSECONDS_PER_MS
+        pause = 1000 + self._stream.exponential(mean)
+        self.world.scheduler.plan(self.world.scheduler.now_us + pause, self._draw)
+
+    def _draw(self, _: None) -> None:
+        if self.healed:
+            return
+        kinds = self.world.options.faults
+        action = self._drawn(self._stream.choice(kinds)) if kinds else None
+        if action is not None:
+            self._perform(action)
+        self._after_a_while()
+
+    def _perform(self, action: Action) -> None:
+        if not self.healed and self._verbs[action.verb](action):
+            self.performed.append(action)
+            self.world.oracle.note(
+                f"fault: {action.verb} {action.targets} for {action.duration_ms} ms"
+            )
+
+    # -- what is drawn
+
+    def _drawn(self, kind: str) -> Action | None:
+        stream, world = self._stream, self.world
+        now = world.scheduler.now_us
+        ids = list(world.brokers)
+        some = stream.choice(ids)
+        down = stream.exponential(world.options.down_time)
+        leaders = [
+            truth.registration.leader_id
+            for truth in world.truth.partitions.values()
+            if truth.registration.leader_id is not None
+        ]
+        if kind in {"kill leader", "pause leader"}:
+            if not leaders:
+                return None
+            return Action(now, kind.split(maxsplit=1)[0], (stream.choice(leaders),), down)
+        if kind in {"kill all", "power all"}:
+            return Action(now, kind.split(maxsplit=1)[0], tuple(stream.sample(ids, len(ids))), down)
+        if kind == "restart at once":
+            return Action(now, "kill", (some,), stream.below(50))
+        if kind == "cut off":
+            links = [link for other in (CONTROLLER, *ids) for link in (some, other, other, some)]
+            return Action(now, "cut", tuple(links), self._cut_ms())
+        if kind == "split":
+            return Action(now, "cut", self._split((CONTROLLER, *ids)), self._cut_ms())
+        if kind in {"one way", "clog", "reset"}:
+            source, target = stream.sample((CONTROLLER, *ids), 2)
+            verb = "cut" if kind == "one way" else kind
+            return Action(now, verb, (source, target), self._cut_ms())
+        if kind == "damage":
+            return Action(now, kind, (some, stream.below(world.options.partitions)), down)
+        if kind == "pause controller":
+            return Action(now, kind, (), min(down, CONTROLLER_PAUSE_MS_MAX))
+        return Action(now, kind, (some,), down)
+
+    def _cut_ms(self) -> int:
+        return min(CUT_MS_MAX, 50 + self._stream.exponential(3000))
+
+    def _split(self, addresses: Sequence[int]) -> tuple[int, ...]:
+        """Both ways between two groups."""
+        one = [address for address in addresses if self._stream.chance(0.5)]
+        other = [address for address in addresses if address not in one]
+        return tuple(end for a in one for b in other for end in (a, b, b, a))
+
+    # -- what keeps it recoverable
+
+    def _healthy(self, broker_id: int) -> bool:
+        broker = self.world.brokers[broker_id]
+        registration = self.world.truth.registered.get(broker_id)
+        return (
+            broker.running
+            and not broker.paused
+            and not broker.stopping
+            and not broker.disk.failed
+            and broker_id not in self.world.truth.unclean
+            and not self._disturbed[broker_id]
+            and not self._disturbed[CONTROLLER]
+            and registration is not None
+            and registration.eligible
+        )
+
+    def _may_lose(self, losing: tuple[int, ...], partition: int | None = None) -> bool:
+        """Whether these brokers' unsynced records, or their disks, may go."""
+        truth = self.world.truth
+        for name, partition_truth in truth.partitions.items():
+            registration = partition_truth.registration
+            if partition is not None and name.partition != partition:
+                continue
+            lost = [
+                broker_id
+                for broker_id in registration.replicas
+                if broker_id in losing or not truth.vouches(broker_id, name)
+            ]
+            if not any(broker_id in losing for broker_id in registration.replicas):
+                continue
+            whole = [
+                broker_id
+                for broker_id in registration.isr
+                if broker_id not in lost and self._healthy(broker_id)
+            ]
+            if not whole or len(lost) > registration.min_insync_replicas - 1:
+                return False
+        return True
+
+    def _may_disturb(self, disturbed: Sequence[int]) -> bool:
+        """Whether every partition that has lost a copy keeps a whole one that is in touch."""
+        truth = self.world.truth
+        for name, partition_truth in truth.partitions.items():
+            registration = partition_truth.registration
+            if all(truth.vouches(broker_id, name) for broker_id in registration.replicas):
+                continue
+            if CONTROLLER in disturbed or not any(
+                broker_id not in disturbed
+                and truth.vouches(broker_id, name)
+                and self._healthy(broker_id)
+                for broker_id in registration.isr
+            ):
+                return False
+        return True
+
+    # -- what is done
+
+    def _restart_later(self, broker: SimBroker, duration_ms: int) -> None:
+        incarnation = broker.incarnation
+
+        def restart(_: None) -> None:
+            if not broker.running and broker.incarnation == incarnation and not self.healed:
+                broker.start()
+
+        self.world.scheduler.after(duration_ms * MICROSECONDS_PER_MS, restart)
+
+    def _kill(self, action: Action) -> bool:
+        if not self._may_disturb(action.targets):
+            return False
+        for place, broker_id in enumerate(action.targets):
+            broker = self.world.brokers[broker_id]
+            broker.kill()
+            self._restart_later(broker, action.duration_ms * (place + 1))
+        return True
+
+    def _power_loss(self, action: Action) -> bool:
+        targets = tuple(b for b in action.targets if self.world.brokers[b].running)
+        synced = self.world.options.flush_mode == "commit"
+        if not targets or not self._may_disturb(targets):
+            return False
+        if not synced and not self._may_lose(targets):
+            return False
+        for broker_id in targets:
+            broker = self.world.brokers[broker_id]
+            self.world.network.forget(broker_id)
+            ends = {name: log.log_end_offset for name, log in broker.disk.logs.items()}
+            incarnation = broker.incarnation
+            broker.kill(self._power)
+            lost = [
+                name for name, log in broker.disk.logs.items() if log.log_end_offset < ends[name]
+            ]
+            if lost:
+                self.world.marks.hit("power lost with unsynced records")
+            if not synced:
+                self.world.oracle.lost(broker_id, incarnation, lost)
+            self._restart_later(broker, action.duration_ms)
+        return True
+
+    def _pause(self, action: Action) -> bool:
+        (broker_id,) = action.targets
+        broker = self.world.brokers[broker_id]
+        if broker.paused or not broker.running or not self._may_disturb(action.targets):
+            return False
+        if any(broker_id == claimant for claimant, _ in self.world.truth.claims):
+            self.world.marks.hit("broker paused while it led")
+        broker.pause()
+        incarnation = broker.incarnation
+
+        def resume(_: None) -> None:
+            if broker.incarnation == incarnation:
+                broker.resume()
+
+        self.world.scheduler.after(action.duration_ms * MICROSECONDS_PER_MS, resume)
+        return True
+
+    def _pause_controller(self, action: Action) -> bool:
+        controller = self.world.controller
+        if controller.paused or not self._may_disturb((CONTROLLER,)):
+            return False
+        controller.pause()
+        self._disturb((CONTROLLER,), action.duration_ms, controller.resume)
+        return True
+
+    def _shut_down(self, action: Action) -> bool:
+        (broker_id,) = action.targets
+        broker = self.world.brokers[broker_id]
+        if not broker.running or broker.paused or not self._may_disturb(action.targets):
+            return False
+        broker.shut_down()
+        incarnation = broker.incarnation
+
+        wait_us = (3000 + action.duration_ms) * MICROSECONDS_PER_MS
+
+        def see(_: None) -> None:
+            if broker.incarnation != incarnation:
+                return
+            if self.healed and broker.running:
+                self.world.scheduler.after(wait_us, see)  # now it must end by itself
+                return
+            if broker.running and not broker.paused:
+                broker.close()  # it has waited long enough for the controller's leave
+            if not broker.running:
+                broker.start()
+
+        self.world.scheduler.after(wait_us, see)
+        return True
+
+    def _disturb(
+        self, addresses: Iterable[int], duration_ms: int, undo: Callable[[], None]
+    ) -> None:
+        touched = sorted(set(addresses))
+        for address in touched:
+            self._disturbed[address] += 1
+
+        def end(_: None) -> None:
+            if not self.healed:
+                undo()
+            for address in touched:
+                self._disturbed[address] -= 1
+
+        self.world.scheduler.after(duration_ms * MICROSECONDS_PER_MS, end)
+
+    def _cut(self, action: Action) -> bool:
+        if not action.targets or not self._may_disturb(action.targets):
+            return False
+        links = list(zip(action.targets[::2], action.targets[1::2], strict=True))
+        links = [link for link in links if link[0] != link[1]]
+        network = self.world.network
+        for source, target in links:
+            network.cut(source, target)
+        if len(links) == 1:
+            self.world.marks.hit("one-way partition")
+        else:
+            self.world.marks.hit("broker cut off from the others")
+
+        def heal() -> None:
+            for source, target in links:
+                network.heal(source, target)
+
+        self._disturb(action.targets, action.duration_ms, heal)
+        return True
+
+    def _clog(self, action: Action) -> bool:
+        if not self._may_disturb(action.targets):
+            return False
+        source, target = action.targets
+        until_us = self.world.scheduler.now_us + action.duration_ms * MICROSECONDS_PER_MS
+        self.world.network.clog(source, target, until_us)
+        self._disturb(action.targets, action.duration_ms, lambda: None)
+        return True
+
+    def _reset(self, action: Action) -> bool:
+        if not self._may_disturb(action.targets):
+            return False
+        self.world.network.reset(*action.targets)
+        return True
+
+    def _stall(self, action: Action) -> bool:
+        broker = self.world.brokers[action.targets[0]]
+        if broker.flushes is None:
+            return False
+        broker.flushes.stalled_until_us = (
+            self.world.scheduler.now_us + action.duration_ms * MICROSECONDS_PER_MS
+        )
+        return True
+
+    def _fill(self, action: Action) -> bool:
+        broker = self.world.brokers[action.targets[0]]
+        if broker.disk.full or not self._may_disturb(action.targets):
+            return False
+        broker.disk.fill()
+        self.world.marks.hit("disk full")
+        self._disturb(action.targets, action.duration_ms, broker.disk.empty)
+        return True
+
+    def _fail(self, action: Action) -> bool:
+        """A failed disk stays so until the broker is started again."""
+        broker = self.world.brokers[action.targets[0]]
+        if not broker.running or not self._may_disturb(action.targets):
+            return False
+        broker.disk.fail()
+        self.world.marks.hit("disk failed")
+
+        def replace() -> None:
+            broker.kill()
+            broker.disk.repair()
+            self._restart_later(broker, 100)
+
+        self._disturb(action.targets, action.duration_ms, replace)
+        return True
+
+    def _damage(self, action: Action) -> bool:
+        """The broker is found dead, and one of its logs rotten when it comes back."""
+        broker_id, partition = action.targets
+        broker = self.world.brokers[broker_id]
+        if not self._may_disturb((broker_id,)) or not self._may_lose((broker_id,), partition):
+            return False
+        names = [name for name in broker.disk.logs if name.partition == partition]
+        if not names:
+            return False
+        incarnation = broker.incarnation
+        broker.kill()
+        broker.disk.damaged.update(names)
+        self.world.oracle.lost(broker_id, incarnation, names)
+        self._restart_later(broker, action.duration_ms)
+        return True
+
+    def _replace_disk(self, action: Action) -> bool:
+        (broker_id,) = action.targets
+        broker = self.world.brokers[broker_id]
+        if not self._may_disturb((broker_id,)) or not self._may_lose((broker_id,)):
+            return False
+        incarnation = broker.incarnation
+        broker.kill()
+        names = list(broker.disk.logs)
+        broker.disk.wipe()
+        self.world.oracle.lost(broker_id, incarnation, names)
+        self._restart_later(broker, action.duration_ms)
+        return True
+
+    def _write_back(self, action: Action) -> bool:
+        self.world.brokers[action.targets[0]].disk.write_back()
+        return True

@@ -1,0 +1,90 @@
+"""L1: once faults are gone, everything ends: requests, catching up, elections, fencing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
+from replog.testing.simulation.truth import PartitionTruth
+from replog.testing.simulation.violation import Violation
+from replog.testing.simulation.world import World
+
+PATIENCE_MS = 90_000
+STEP_MS = 500
+PRODUCE_ON_MS = 2000
+
+
+def demand_liveness(world: World) -> None:
+    """Run the healed world until it has converged. Raises Violation if it takes too long."""
+    scheduler = world.scheduler
+    scheduler.run_until(scheduler.now_us + PRODUCE_ON_MS * MICROSECONDS_PER_MS)
+    world.stop_clients()
+    ends_us = scheduler.now_us + PATIENCE_MS * MICROSECONDS_PER_MS
+    while (reason := next(unfinished(world), None)) is not None:
+        if scheduler.now_us >= ends_us:
+            raise Violation("L1", f"{PATIENCE_MS} ms after the last fault {reason}")
+        scheduler.run_until(scheduler.now_us + STEP_MS * MICROSECONDS_PER_MS)
+    check_acknowledged(world)
+
+
+def unfinished(world: World) -> Iterator[str]:
+    """What has still to happen."""
+    for broker in world.brokers.values():
+        registration = world.truth.registered.get(broker.broker_id)
+        if not broker.running:
+            yield f"{broker} does not run"
+        elif registration is None or not registration.eligible:
+            yield f"{broker} takes no part: {registration}"
+    for truth in world.truth.partitions.values():
+        yield from _unlike(world, truth)
+    for producer in world.producers:
+        if not producer.settled:
+            yield f"producer {producer.address} waits for an answer"
+    for consumer in world.consumers:
+        wanted = world.truth.partitions[consumer.partition].high_watermark
+        if consumer.position < wanted:
+            yield f"consumer {consumer.address} is at {consumer.position}, not at {wanted}"
+
+
+def _unlike(world: World, truth: PartitionTruth) -> Iterator[str]:
+    """How the replicas of a partition differ from the leader, or the in-sync set from all."""
+    registration = truth.registration
+    if registration.leader_id is None:
+        yield f"nobody leads: {registration}"
+        return
+    if sorted(registration.isr) != sorted(registration.replicas):
+        yield f"not all are in sync: {registration}"
+    leader = world.truth.log_of(registration.leader_id, truth.name)
+    if leader is None:
+        yield f"the leader has no log: {registration}"
+        return
+    if leader.high_watermark != leader.log_end_offset:
+        yield f"{leader} has not committed all, in {registration}"
+    for broker_id in registration.replicas:
+        log = world.truth.log_of(broker_id, truth.name)
+        if log is None:
+            yield f"broker {broker_id} has no log of {truth.name}"
+        elif (log.high_watermark, log.log_end_offset) != (
+            leader.high_watermark,
+            leader.log_end_offset,
+        ):
+            yield f"{log} is not as {leader}"
+
+
+def check_acknowledged(world: World) -> None:
+    """I3, I4: every replica has every record that was acknowledged, at its offset."""
+    for truth in world.truth.partitions.values():
+        for broker_id in truth.registration.replicas:
+            log = world.truth.log_of(broker_id, truth.name)
+            assert log is not None
+            for batch in log.batches:
+                if batch != truth.committed_at(batch.base_offset):
+                    raise Violation("I4", f"{log} has {batch}, which is not what was committed")
+    for producer in world.producers:
+        for name, content, offset in producer.acknowledged:
+            truth = world.truth.partitions[name]
+            found = truth.committed_at(offset)
+            if found is None or found.content != content:
+                raise Violation(
+                    "I3", f"{content} was acknowledged at {offset} of {name}, where {found} is"
+                )

@@ -1,0 +1,153 @@
+"""What a seed draws before a run begins; all of it is printed, and may be given by hand instead."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from replog.config import ControllerOptions, FlushMode, LogConfig, ReplicationOptions
+from replog.registrations import TopicConfig
+from replog.testing.simulation.network import NetworkOptions
+from replog.testing.simulation.prng import Stream
+
+FAULTS = (
+    "kill",
+    "kill leader",
+    "kill all",
+    "power",
+    "power all",
+    "pause",
+    "pause leader",
+    "pause controller",
+    "shut down",
+    "restart at once",
+    "cut off",
+    "split",
+    "one way",
+    "clog",
+    "reset",
+    "stall disk",
+    "fill disk",
+    "fail disk",
+    "damage",
+    "replace disk",
+    "write back",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """One run. Times in ms unless the name says otherwise."""
+
+    duration_s: int = 60
+    brokers: int = 3
+    replication_factor: int = 3
+    min_insync_replicas: int = 2
+    partitions: int = 1
+    flush_mode: FlushMode = "os"
+    racks: bool = False
+    shuffle: bool = True
+    producers: int = 3
+    consumers: int = 2
+    produce_interval: int = 400
+    """Mean time between two batches of one producer."""
+    latency_us: int = 500
+    loss: float = 0.0
+    reset: float = 0.0
+    give_up: int = 3000
+    resets_fence: bool = True
+    lag_time: int = 4000
+    session_timeout: int = 3000
+    heartbeat: int = 500
+    fetch_wait: int = 500
+    fetch_backoff: int = 200
+    fetch_bytes: int = 1_048_576
+    checkpoint_interval: int = 5000
+    request_timeout: int = 10_000
+    sync_us: int = 500
+    fault_interval: int = 2000
+    """Mean time between two faults."""
+    down_time: int = 2000
+    """Mean time until a broker is started again."""
+    faults: tuple[str, ...] = FAULTS
+
+    def __str__(self) -> str:
+        return " ".join(
+            f"{field.name}={','.join(value) if isinstance(value, tuple) else value}"
+            for field in dataclasses.fields(self)
+            for value in (getattr(self, field.name),)
+        ).replace(", ", ",")
+
+    @property
+    def network(self) -> NetworkOptions:
+        return NetworkOptions(
+            latency_mean_us=self.latency_us,
+            loss=self.loss,
+            reset=self.reset,
+            give_up_us=self.give_up * 1000,
+        )
+
+    @property
+    def replication(self) -> ReplicationOptions:
+        return ReplicationOptions(
+            replica_lag_time_max_ms=self.lag_time,
+            replica_fetch_wait_max_ms=self.fetch_wait,
+            replica_fetch_backoff_ms=self.fetch_backoff,
+            replica_fetch_max_bytes=self.fetch_bytes,
+            replica_fetch_response_max_bytes=4 * self.fetch_bytes,
+            replica_high_watermark_checkpoint_interval_ms=self.checkpoint_interval,
+            request_timeout_ms=self.request_timeout,
+            rack_aware_reads=self.racks,
+        )
+
+    @property
+    def controller(self) -> ControllerOptions:
+        return ControllerOptions(
+            broker_session_timeout_ms=self.session_timeout,
+            broker_heartbeat_interval_ms=self.heartbeat,
+            metadata_fetch_wait_max_ms=self.fetch_wait,
+        )
+
+    @property
+    def topic(self) -> TopicConfig:
+        return TopicConfig(
+            min_insync_replicas=self.min_insync_replicas,
+            log=LogConfig(flush_mode=self.flush_mode),
+        )
+
+
+def draw_options(stream: Stream) -> RunOptions:
+    """Draw a run; each leaves out some faults, so that the others meet (swarm testing)."""
+    brokers = stream.choice((3, 3, 3, 4, 5))
+    factor = stream.choice((3, 3, 3, 2, min(brokers, 5)))
+    left_out = stream.sample(FAULTS, stream.below(len(FAULTS)))
+    if len(left_out) > len(FAULTS) * 2 // 3:
+        left_out = []
+    session_timeout = stream.choice((1500, 3000, 6000))
+    return RunOptions(
+        brokers=brokers,
+        replication_factor=factor,
+        min_insync_replicas=stream.choice((1, 2, 2, 2, max(1, factor - 1), factor)),
+        partitions=stream.choice((1, 1, 2, 4)),
+        flush_mode=stream.choice(("os", "os", "commit")),
+        racks=stream.chance(0.3),
+        shuffle=stream.chance(0.8),
+        producers=stream.between(2, 6),
+        consumers=stream.between(1, 3),
+        produce_interval=stream.choice((150, 300, 600)),
+        latency_us=stream.choice((100, 500, 500, 3000, 20_000)),
+        loss=stream.choice((0.0, 0.0, 0.001, 0.02)),
+        reset=stream.choice((0.0, 0.0, 0.0005, 0.005)),
+        give_up=stream.choice((1000, 3000, 8000)),
+        resets_fence=stream.chance(0.5),
+        lag_time=stream.choice((1000, 3000, 6000)),
+        session_timeout=session_timeout,
+        heartbeat=session_timeout // stream.choice((4, 6, 10)),
+        fetch_wait=stream.choice((100, 500, 500)),
+        fetch_backoff=stream.choice((50, 200, 1000)),
+        fetch_bytes=stream.choice((1, 300, 1_048_576)),
+        checkpoint_interval=stream.choice((500, 5000)),
+        sync_us=stream.choice((100, 500, 10_000)),
+        fault_interval=stream.choice((700, 1500, 3000)),
+        down_time=stream.choice((100, 1000, 4000)),
+        faults=tuple(name for name in FAULTS if name not in left_out),
+    )

@@ -1,0 +1,255 @@
+"""A producer: batches of unique values at random times, tried again until they are settled.
+
+Without idempotence one batch is on its way at a time, and a batch tried again may be written
+twice. With it up to five are, counted from the oldest unsettled one on (a broker remembers the
+last five of a producer), and after a failure all that are unsettled are sent again in their
+order. Only the first batch of a producer id travels alone: a broker that does not know the id
+takes any sequence (as Kafka's do), so if the first were refused and the second not, they would
+change places.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from replog.messages import Acks, ErrorCode, ProduceRequest, ProduceResponse
+from replog.testing.simulation.batches import ClientBatch
+from replog.testing.simulation.client import Client, Cluster
+from replog.testing.simulation.network import Network
+from replog.testing.simulation.prng import Stream
+from replog.testing.simulation.scheduler import Scheduler
+from replog.testing.simulation.violation import Violation
+from replog.types import NO_PRODUCER_ID, TopicPartition
+
+RETRIED = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class ProducerOptions:
+    """One producer's habits; times in microseconds."""
+
+    acks: int
+    idempotent: bool
+    in_flight_max: int
+    interval_us: int
+    records_max: int
+    timeout_us: int
+    backoff_us: int
+
+
+class _Lane:
+    """One partition's batches, oldest first, each on its way or waiting to be sent."""
+
+    __slots__ = (
+        "batches",
+        "failed",
+        "in_flight",
+        "known",
+        "leader",
+        "next_sequence",
+        "ordinals",
+        "producer_id",
+        "retrying",
+        "sent",
+        "unsettled",
+    )
+
+    def __init__(self, producer_id: int) -> None:
+        self.unsettled: list[ClientBatch] = []
+        self.batches = 0
+        """Made so far."""
+        self.ordinals: list[int] = []
+        """How many batches came before each of them."""
+        self.sent = 0
+        """How many of them, from the oldest on, were sent since the last failure."""
+        self.in_flight = 0
+        self.failed = False
+        """Something went wrong: once nothing is in flight, all are sent again."""
+        self.retrying = False
+        """That is about to happen."""
+        self.leader: int | None = None
+        self.known = False
+        """A batch of this producer id was acknowledged."""
+        self.producer_id = producer_id
+        self.next_sequence = 0
+
+
+class Producer(Client):
+    """See the module."""
+
+    def __init__(
+        self,
+        address: int,
+        scheduler: Scheduler,
+        network: Network,
+        stream: Stream,
+        cluster: Cluster,
+        partitions: list[TopicPartition],
+        options: ProducerOptions,
+        *,
+        on_batch: Callable[[ClientBatch], None],
+        on_loss: Callable[[], None],
+    ) -> None:
+        """on_batch: called with each batch before it is sent for the first time."""
+        super().__init__(address, scheduler, network, stream)
+        self.options = options
+        self.stopped = False
+        self.acknowledged: list[tuple[TopicPartition, ClientBatch, int]] = []
+        """Partition, batch, offset of all that the cluster vouches for (acks=all)."""
+        self._cluster = cluster
+        self._on_batch = on_batch
+        self._on_loss = on_loss
+        self._values = 0
+        self._producer_ids = 0
+        self._lanes = {name: _Lane(self._new_producer_id()) for name in partitions}
+        scheduler.after(stream.below(options.interval_us), self._produce)
+
+    @property
+    def settled(self) -> bool:
+        """Whether every batch was acknowledged or given up."""
+        return not any(lane.unsettled for lane in self._lanes.values())
+
+    def _new_producer_id(self) -> int:
+        if not self.options.idempotent:
+            return NO_PRODUCER_ID
+        self._producer_ids += 1
+        return self.address * 1000 + self._producer_ids
+
+    def _produce(self, _: None) -> None:
+        if self.stopped:
+            return
+        self.scheduler.after(1 + self.stream.exponential(self.options.interval_us), self._produce)
+        name = self.stream.choice(list(self._lanes))
+        lane = self._lanes[name]
+        if len(lane.unsettled) >= 2 * self.options.in_flight_max:
+            return  # its buffer is full
+        count = self.stream.between(1, self.options.records_max)
+        values = tuple(f"{self.address}:{self._values + n}" for n in range(count))
+        self._values += count
+        batch = ClientBatch(values)
+        if self.options.idempotent:
+            batch = ClientBatch(values, lane.producer_id, 0, lane.next_sequence)
+            lane.next_sequence += count
+        self._on_batch(batch)
+        lane.unsettled.append(batch)
+        lane.batches += 1
+        lane.ordinals.append(lane.batches)
+        self._send_ready(name)
+
+    def _send_ready(self, name: TopicPartition) -> None:
+        lane = self._lanes[name]
+        window = self.options.in_flight_max if lane.known else 1
+        while (
+            not lane.failed
+            and lane.sent < len(lane.unsettled)
+            and lane.in_flight < window
+            and lane.ordinals[lane.sent] < lane.ordinals[0] + window
+        ):
+            if lane.leader is None:
+                registration = self._cluster.lookup(name)
+                lane.leader = None if registration is None else registration.leader_id
+            if lane.leader is None:
+                self._fail(name)
+                return
+            batch = lane.unsettled[lane.sent]
+            lane.sent += 1
+            lane.in_flight += 1
+            self._send(name, lane.leader, batch)
+
+    def _send(self, name: TopicPartition, leader: int, batch: ClientBatch) -> None:
+        acks = self.options.acks
+        request = ProduceRequest(
+            partitions=((name, batch),), acks=acks, timeout_ms=self.options.timeout_us // 2000
+        )
+        if acks == Acks.NONE:
+            self.ask(leader, request, self.options.backoff_us, lambda _: self._settle(name, batch))
+            return
+        self.ask(
+            leader,
+            request,
+            self.options.timeout_us,
+            lambda response: self._answered(name, batch, response),
+        )
+
+    def _answered(
+        self, name: TopicPartition, batch: ClientBatch, response: ProduceResponse | None
+    ) -> None:
+        lane = self._lanes[name]
+        answer = None if response is None else response.partitions[0]
+        if answer is not None and answer.error is ErrorCode.NONE:
+            lane.known = True
+            if self.options.acks == Acks.ALL:
+                self.acknowledged.append((name, batch, answer.base_offset))
+            self._settle(name, batch)
+            return
+        lane.in_flight -= 1
+        if answer is not None and answer.error not in RETRIED:
+            raise Violation("L1", f"producer {self.address} got {answer} for {batch} of {name}")
+        if (
+            answer is not None
+            and answer.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            and lane.unsettled
+            and lane.unsettled[0] is batch
+        ):
+            self._lost(name, batch)
+        self._fail(name)
+
+    def _lost(self, name: TopicPartition, batch: ClientBatch) -> None:
+        """All before `batch` was acknowledged, and the leader does not know of it."""
+        if self.options.acks == Acks.ALL:
+            raise Violation(
+                "I21",
+                f"the leader of {name} refuses {batch} as out of order; all before it was "
+                f"acknowledged to producer {self.address}",
+            )
+        lane = self._lanes[name]
+        lane.producer_id = self._new_producer_id()
+        lane.next_sequence = 0
+        lane.known = False
+        lane.unsettled.clear()
+        lane.ordinals.clear()
+        lane.sent = 0
+        self._on_loss()
+
+    def _settle(self, name: TopicPartition, batch: ClientBatch) -> None:
+        lane = self._lanes[name]
+        lane.in_flight -= 1
+        for place, unsettled in enumerate(lane.unsettled):
+            if unsettled is batch:
+                del lane.unsettled[place], lane.ordinals[place]
+                lane.sent -= place < lane.sent
+                break
+        if lane.failed:
+            self._fail(name)
+        else:
+            self._send_ready(name)
+
+    def _fail(self, name: TopicPartition) -> None:
+        """Send all again in order once the answers to all that is in flight have come."""
+        lane = self._lanes[name]
+        lane.failed = True
+        if lane.in_flight == 0 and not lane.retrying:
+            lane.sent = 0
+            lane.retrying = True
+            backoff = self.options.backoff_us
+            self.scheduler.after(backoff // 2 + self.stream.below(backoff), self._try_again, name)
+
+    def _try_again(self, name: TopicPartition) -> None:
+        lane = self._lanes[name]
+        lane.failed = lane.retrying = False
+        lane.leader = None
+        self._send_ready(name)

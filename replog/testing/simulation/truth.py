@@ -1,0 +1,107 @@
+"""What is true of the simulated cluster, kept apart from the code under test.
+
+Built from effects alone: what logs were told to do, what the controller registered, which
+processes ran on which disks. The true high watermark is the highest that any leader has set;
+`committed` holds the batches below it, in order, and never changes.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import TypeAlias
+
+from replog.registrations import BrokerRegistration, PartitionRegistration
+from replog.testing.simulation.batches import StoredBatch
+from replog.testing.simulation.sim_broker import SimBroker
+from replog.testing.simulation.sim_log import SimLog
+from replog.types import TopicPartition
+
+BatchKey: TypeAlias = tuple[int, int]
+"""(base_offset, leader_epoch): two logs that have it in common are equal up to it (I4)."""
+
+
+class PartitionTruth:
+    """One partition of one topic id."""
+
+    def __init__(self, registration: PartitionRegistration) -> None:
+        self.name = registration.topic_partition
+        self.registration = registration
+        self.leader_of_epoch: dict[int, int | None] = {}
+        self.epoch_starts: dict[int, int] = {}
+        """Where the leader of each epoch began it."""
+        self.committed: list[StoredBatch] = []
+        self.committed_bases: list[int] = []
+        self.high_watermark = 0
+        """The true one."""
+        self.log_start = 0
+        """The highest that any leader has set."""
+        self.written: dict[BatchKey, tuple[StoredBatch, BatchKey | None]] = {}
+        """Every batch ever written, with the one before it."""
+        self.zombie_batches: set[BatchKey] = set()
+        """Appended by a leader of the past when a replica followed a newer one."""
+        self.newest_accepted_epoch = -1
+        """The highest leader epoch, of those that have a leader, that a member of its in-sync set
+        has obeyed."""
+        self.unclean_epoch = -1
+        """The last epoch whose leader was elected from outside the in-sync set."""
+
+    def accepted(self, leader_epoch: int) -> None:
+        """An in-sync replica has begun to obey this epoch and its leader."""
+        self.newest_accepted_epoch = max(self.newest_accepted_epoch, leader_epoch)
+
+    def committed_at(self, offset: int) -> StoredBatch | None:
+        """The committed batch that holds `offset`."""
+        place = bisect.bisect_right(self.committed_bases, offset) - 1
+        if place < 0 or self.committed[place].last_offset < offset:
+            return None
+        return self.committed[place]
+
+    def holds_committed(self, log: SimLog) -> bool:
+        """Whether a log has all that is committed (or knows that it was deleted)."""
+        end = self.high_watermark
+        if log.log_end_offset < end:
+            return False
+        if end <= log.log_start_offset or not self.committed:
+            return True
+        last = self.committed[-1]
+        found = log.batch_at(last.base_offset)
+        return found is not None and found.leader_epoch == last.leader_epoch
+
+
+class Truth:
+    """The whole cluster."""
+
+    def __init__(self, brokers: dict[int, SimBroker], now_us: Callable[[], int]) -> None:
+        self.brokers = brokers
+        self.now_us = now_us
+        self.partitions: dict[TopicPartition, PartitionTruth] = {}
+        self.registered: dict[int, BrokerRegistration] = {}
+        self.claims: dict[tuple[int, TopicPartition], int] = {}
+        """(broker, partition) -> the epoch in which it acts as leader."""
+        self.told: dict[tuple[int, TopicPartition], PartitionRegistration] = {}
+        """The latest metadata that each broker has obeyed."""
+        self.announced: dict[tuple[int, TopicPartition], tuple[int, ...]] = {}
+        """The in-sync set that each broker has said it goes by."""
+        self.at_risk: dict[int, dict[TopicPartition, int]] = {}
+        """What a broker has lost and the controller cannot know yet: partition -> the incarnation
+        that lost it. Nothing is asked of such a replica until a later one has registered."""
+        self.unclean: dict[int, int] = {}
+        """Broker -> the incarnation that died without a marker, until a later one registers."""
+
+    def log_of(self, broker_id: int, topic_partition: TopicPartition) -> SimLog | None:
+        return self.brokers[broker_id].disk.logs.get(topic_partition)
+
+    def vouches(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        """Whether a member of an in-sync set must hold all that is committed now."""
+        return topic_partition not in self.at_risk.get(broker_id, ())
+
+    def truth_of(self, log: SimLog) -> PartitionTruth | None:
+        """None for a log of a topic that was deleted, or whose name was given anew."""
+        truth = self.partitions.get(log.topic_partition)
+        if truth is None:
+            return None
+        disk = self.brokers[log.broker_id].disk
+        if disk.topic_ids.get(log.topic_partition) != truth.registration.topic_id:
+            return None
+        return truth

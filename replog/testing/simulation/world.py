@@ -1,0 +1,252 @@
+"""A whole cluster on one heap: brokers, controller, network, disks, clients, and the oracle."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+
+from replog.controller.model_controller import ModelController
+from replog.messages import Acks
+from replog.registrations import PartitionRegistration
+from replog.testing.simulation.admin import Admin
+from replog.testing.simulation.batches import ClientBatch
+from replog.testing.simulation.checkers.clients import (
+    ConsumersSeeTheCommitted,
+    ProducersKeepTheirOrder,
+)
+from replog.testing.simulation.checkers.committed import (
+    AcknowledgedIsCommitted,
+    CommittedIsKept,
+    EnoughCopies,
+    NoZombieCommits,
+)
+from replog.testing.simulation.checkers.logs import (
+    LogMatching,
+    LogStartsOnlyRise,
+    OneLeaderPerEpoch,
+    TruncationsAreSafe,
+    WatermarksOnlyRise,
+)
+from replog.testing.simulation.checkers.registrations import (
+    EpochsOnlyGrow,
+    JoinersAreEligible,
+    UncleanLeavesTheIsr,
+)
+from replog.testing.simulation.client import Cluster
+from replog.testing.simulation.consumer import Consumer
+from replog.testing.simulation.disk import SimDisk
+from replog.testing.simulation.marks import Marks
+from replog.testing.simulation.network import Network
+from replog.testing.simulation.options import RunOptions
+from replog.testing.simulation.oracle import Oracle
+from replog.testing.simulation.prng import Stream, Streams
+from replog.testing.simulation.producer import Producer, ProducerOptions
+from replog.testing.simulation.scheduler import Scheduler
+from replog.testing.simulation.sim_broker import SimBroker
+from replog.testing.simulation.sim_controller import CLIENTS_FROM, SimController
+from replog.testing.simulation.truth import Truth
+from replog.types import Isolation, TopicPartition
+
+TOPIC = "orders"
+SCRATCH = "scratch"
+"""A topic that is deleted and created again."""
+
+
+class World:
+    """Everything of one run. Brokers are started, topics not yet created."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        streams: Streams,
+        trace: Callable[[str], None] | None = None,
+    ) -> None:
+        """`trace` is given a line for whatever a reader may want to know."""
+        self.options = options
+        self.streams = streams
+        shuffle = streams.stream("scheduler").draw if options.shuffle else None
+        self.scheduler = Scheduler(shuffle)
+        self.marks = Marks()
+        self.brokers: dict[int, SimBroker] = {}
+        self.truth = Truth(self.brokers, lambda: self.scheduler.now_us)
+        self.order = ProducersKeepTheirOrder(self.truth)
+        self.oracle = Oracle(self.truth, self._checkers(), self.marks)
+        if trace is not None:
+            self.oracle.trace = lambda line: trace(f"{self.scheduler.now_us / 1000:10.3f} {line}")
+        self.network = Network(self.scheduler, streams, options.network, self.oracle.network_event)
+        self.controller = self._controller(streams.stream("controller"))
+        for broker_id in range(1, options.brokers + 1):
+            self.brokers[broker_id] = self._broker(broker_id)
+        self.cluster = Cluster(self._lookup)
+        self.producers: list[Producer] = []
+        self.scratch_producer: Producer | None = None
+        """Its topic may be gone before its batches are settled."""
+        self.consumers: list[Consumer] = []
+        self.admin = Admin(
+            CLIENTS_FROM + 500,
+            self.scheduler,
+            self.network,
+            streams.stream("admin"),
+            self.cluster,
+            options,
+            topic=TOPIC,
+            scratch=SCRATCH,
+            ready=self._add_clients,
+            recreated=lambda: self.marks.hit("topic deleted and created again"),
+        )
+        for broker in self.brokers.values():
+            broker.start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the topic exists and clients use it."""
+        return bool(self.producers)
+
+    def stop_clients(self) -> None:
+        """Nothing new is asked for; what was begun goes on."""
+        self.admin.stopped = True
+        for producer in self.producers:
+            producer.stopped = True
+        if self.scratch_producer is not None:
+            self.scratch_producer.stopped = True
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Those that clients use from the start."""
+        return [TopicPartition(TOPIC, number) for number in range(self.options.partitions)]
+
+    @property
+    def operations(self) -> int:
+        """Client requests that were answered or given up."""
+        clients = (self.admin, *self.producers, *self.consumers)
+        return sum(client.operations for client in clients)
+
+    def _lookup(self, name: TopicPartition) -> PartitionRegistration | None:
+        truth = self.truth.partitions.get(name)
+        return None if truth is None else truth.registration
+
+    def _checkers(self) -> list[object]:
+        truth = self.truth
+        return [
+            LogMatching(truth),
+            OneLeaderPerEpoch(truth),
+            WatermarksOnlyRise(truth),
+            TruncationsAreSafe(truth),
+            LogStartsOnlyRise(truth),
+            EpochsOnlyGrow(truth),
+            JoinersAreEligible(truth),
+            UncleanLeavesTheIsr(truth),
+            CommittedIsKept(truth),
+            EnoughCopies(truth),
+            NoZombieCommits(truth),
+            AcknowledgedIsCommitted(truth),
+            ConsumersSeeTheCommitted(truth),
+            self.order,
+        ]
+
+    def _controller(self, stream: Stream) -> SimController:
+        fence_all = self.options.resets_fence
+        return SimController(
+            self.scheduler,
+            self.network,
+            self.oracle,
+            ModelController(
+                self.options.controller,
+                lambda: uuid.UUID(int=stream.below(1 << 52) << 64 | stream.below(1 << 52)),
+            ),
+            resets_fence=lambda: fence_all or stream.chance(0.5),
+        )
+
+    def _broker(self, broker_id: int) -> SimBroker:
+        options = self.options
+        return SimBroker(
+            broker_id,
+            self.scheduler,
+            self.network,
+            self.oracle,
+            SimDisk(broker_id, self.oracle),
+            self.streams.stream(f"broker {broker_id}"),
+            replication=options.replication,
+            controller=options.controller,
+            sync_mean_us=options.sync_us,
+            rack=f"rack {broker_id % 2}" if options.racks else None,
+        )
+
+    def _add_clients(self) -> None:
+        """Producers and consumers of all partitions, as the seed draws them."""
+        options = self.options
+        stream = self.streams.stream("clients")
+        for number in range(options.producers):
+            self.producers.append(self._producer(CLIENTS_FROM + number, number, stream))
+        self.scratch_producer = self._scratch_producer(CLIENTS_FROM + 50)
+        for number in range(options.consumers):
+            address = CLIENTS_FROM + 100 + number
+            self.consumers.append(
+                Consumer(
+                    address,
+                    self.scheduler,
+                    self.network,
+                    self.streams.stream(f"client {address}"),
+                    self.cluster,
+                    self.partitions[number % options.partitions],
+                    isolation=stream.choice((Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)),
+                    rack=f"rack {number % 2}" if options.racks else None,
+                    wait_ms=options.fetch_wait,
+                    on_follower_read=lambda: self.marks.hit("consumer read from a follower"),
+                )
+            )
+
+    def _scratch_producer(self, address: int) -> Producer:
+        """Writes to the topic that comes and goes; nothing is promised to it."""
+        options = ProducerOptions(
+            acks=Acks.LEADER,
+            idempotent=False,
+            in_flight_max=1,
+            interval_us=1_000_000,
+            records_max=2,
+            timeout_us=1_000_000,
+            backoff_us=100_000,
+        )
+        return Producer(
+            address,
+            self.scheduler,
+            self.network,
+            self.streams.stream(f"client {address}"),
+            self.cluster,
+            [TopicPartition(SCRATCH, 0)],
+            options,
+            on_batch=lambda batch: self.order.sent.add(batch.values),
+            on_loss=lambda: None,
+        )
+
+    def _producer(self, address: int, number: int, stream: Stream) -> Producer:
+        acks = (
+            Acks.ALL if number == 0 else stream.choice((Acks.ALL, Acks.ALL, Acks.LEADER, Acks.NONE))
+        )
+        idempotent = acks is not Acks.NONE and stream.chance(0.6)
+        options = ProducerOptions(
+            acks=acks,
+            idempotent=idempotent,
+            in_flight_max=stream.between(1, 5) if idempotent else 1,
+            interval_us=self.options.produce_interval * 1000,
+            records_max=stream.choice((1, 4)),
+            timeout_us=stream.choice((1_000_000, 4_000_000)),
+            backoff_us=stream.choice((20_000, 100_000)),
+        )
+
+        def on_batch(batch: ClientBatch) -> None:
+            self.order.sent.add(batch.values)
+            if acks is not Acks.ALL:
+                self.order.lenient.add(batch.producer_id)
+
+        return Producer(
+            address,
+            self.scheduler,
+            self.network,
+            self.streams.stream(f"client {address}"),
+            self.cluster,
+            self.partitions,
+            options,
+            on_batch=on_batch,
+            on_loss=lambda: self.marks.hit("idempotent producer replaced after a loss"),
+        )

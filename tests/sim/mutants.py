@@ -1,0 +1,130 @@
+"""Shows that the simulator finds bugs: `make mutants` plants each of `mutants/*.patch`, and hunts.
+
+Each patch takes one guard out of a copy of the package; its first paragraph says which. Fresh seeds
+are played on the copy until a general invariant breaks. What the code under test itself refuses (an
+invariant of its own, an error) does not count: the hunt goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PATCHES = Path(__file__).parent / "mutants"
+CPU_S_MAX = float(os.environ.get("REPLOG_MUTANT_CPU_S", "300"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Hunt:
+    """What became of one mutant; `invariant` None: it survived."""
+
+    name: str
+    invariant: str | None
+    cpu_s: float
+    seeds: int
+    message: str
+
+
+def patches() -> list[Path]:
+    return sorted(PATCHES.glob("*.patch"))
+
+
+def apply(patch: Path, directory: Path) -> None:
+    """Apply it to the package, or what is needed of it, in `directory`."""
+    applied = subprocess.run(
+        ["patch", "-p1", "--forward", "--fuzz=3", "-d", str(directory), "-i", str(patch)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if applied.returncode:
+        raise RuntimeError(f"{patch.name} does not apply any more:\n{applied.stdout}")
+
+
+def plant(patch: Path, directory: Path) -> None:
+    """Copy the package into `directory`, and apply the patch there."""
+    shutil.copytree(
+        ROOT / "replog",
+        directory / "replog",
+        ignore=shutil.ignore_patterns("__pycache__", "*.pyx", "*.c"),
+    )
+    apply(patch, directory)
+
+
+def hunt(patch: Path, first_seed: int) -> Hunt:
+    """Play seeds on a planted copy, in a process of its own."""
+    with tempfile.TemporaryDirectory() as place:
+        plant(patch, Path(place))
+        ran = subprocess.run(
+            [sys.executable, __file__, "--hunt", str(first_seed)],
+            env={**os.environ, "PYTHONPATH": place, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    if ran.returncode:
+        raise RuntimeError(f"the hunt for {patch.name} broke:\n{ran.stderr}")
+    return Hunt(name=patch.stem, **json.loads(ran.stdout))
+
+
+def hunt_here(first_seed: int) -> dict[str, object]:
+    """In the process that imports the planted copy."""
+    from replog.errors import ReplogError
+    from replog.testing.simulation.run import simulate
+
+    seeds = 0
+    while time.process_time() < CPU_S_MAX:
+        seeds += 1
+        try:
+            failure = simulate(first_seed + seeds).failure
+        except (ReplogError, KeyError, AssertionError, AttributeError):
+            continue
+        if failure is not None and failure.invariant != "A":
+            return _found(failure.invariant, seeds, str(failure))
+    return _found(None, seeds, "no invariant broke")
+
+
+def _found(invariant: str | None, seeds: int, message: str) -> dict[str, object]:
+    cpu_s = round(time.process_time(), 1)
+    return {"invariant": invariant, "cpu_s": cpu_s, "seeds": seeds, "message": message}
+
+
+def hunts(chosen: list[Path], jobs: int) -> Iterator[Hunt]:
+    first_seed = time.time_ns() // 1_000_000
+    with ThreadPoolExecutor(jobs) as pool:
+        yield from pool.map(lambda patch: hunt(patch, first_seed), chosen)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--hunt", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("names", nargs="*", help="of patches; all without any")
+    arguments = parser.parse_args()
+    if arguments.hunt is not None:
+        print(json.dumps(hunt_here(arguments.hunt)))
+        return 0
+    chosen = [one for one in patches() if not arguments.names or one.stem in arguments.names]
+    survived = 0
+    for found in hunts(chosen, arguments.jobs):
+        survived += found.invariant is None
+        caught = f"caught by {found.invariant}" if found.invariant else "SURVIVED"
+        print(f"{found.name}: {caught} after {found.cpu_s} CPU-s, {found.seeds} seeds", flush=True)
+        print(f"    {found.message[:160]}")
+    print(f"{len(chosen) - survived} of {len(chosen)} mutants caught")
+    return 1 if survived else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
