@@ -46,8 +46,10 @@ _STRATEGIES = ("subscribe", "subscribepattern", "assign")
 _ENDINGS = ("endingtimestamp", "endingoffsetsbytimestamp", "endingoffsets")
 _STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
                 "maxBytesPerTrigger")  # fmt: skip
+# What steers a Kafka client, and what Spark adds to the options of a table of its catalog.
 _IGNORED = re.compile(
-    r"kafka\..*|groupidprefix|fetchoffset\..*|kafkaconsumer\.polltimeoutms|provider"
+    r"kafka\..*|groupidprefix|fetchoffset\..*|kafkaconsumer\.polltimeoutms"
+    r"|option\..*|provider|owner|comment|collation|location|external|is_managed_location"
 )
 
 Mode = Literal["FAILFAST", "PERMISSIVE", "DROPMALFORMED"]
@@ -270,7 +272,8 @@ def _paths(given: _Given) -> tuple[str, ...]:
         paths = [*paths, *(json.loads(single) if single.startswith('["') else [single])]
     if not paths:
         raise UsageError(
-            "expected a path, found none; use load(path) with a log or partition directory"
+            "expected a path, found none; use load(path) with a log or partition directory, in SQL "
+            "CREATE TEMPORARY VIEW ... USING replog OPTIONS (path '...')"
         )
     return tuple(paths)
 

@@ -128,17 +128,19 @@ def _converted(name: str, column: pa.Array) -> pa.Array:
         return _microseconds(column)
     if name == HEADERS:
         return _headers(column)
-    return column.cast(COLUMNS[name].arrow_type)
+    wanted = COLUMNS[name].arrow_type
+    return column if column.type.equals(wanted) else column.cast(wanted)
 
 
 def _microseconds(column: pa.Array) -> pa.Array:
     """Milliseconds to microseconds; a time that microseconds cannot hold becomes null."""
-    stamps = column.cast(pa.int64())
-    extent = pc.min_max(stamps).as_py()
-    if extent["max"] is not None and max(extent["max"], -extent["min"]) > _MS_MAX:
+    try:
+        return column.cast(COLUMNS["timestamp"].arrow_type)
+    except pa.ArrowInvalid:
+        stamps = column.cast(pa.int64())
         holds = pc.and_(pc.less_equal(stamps, _MS_MAX), pc.greater_equal(stamps, -_MS_MAX))
-        stamps = pc.if_else(holds, stamps, pa.scalar(None, pa.int64()))
-    return pc.multiply(stamps, 1000).cast(COLUMNS["timestamp"].arrow_type)
+        kept = pc.if_else(holds, stamps, pa.scalar(None, pa.int64()))
+        return pc.multiply(kept, 1000).cast(COLUMNS["timestamp"].arrow_type)
 
 
 def _headers(column: pa.Array) -> pa.Array:

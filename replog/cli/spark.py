@@ -81,3 +81,15 @@ def aggregate(path: str, *, as_json: bool, isolation: str) -> None:
         )
     for row in rows:
         write_row(row.asDict(), as_json=as_json)
+
+
+@spark.command()
+@click.argument("paths", nargs=-1, required=True)
+def snapshot(paths: tuple[str, ...]) -> None:
+    """Print a token of what is committed under PATHS now; option("snapshot", TOKEN) reads that.
+
+    Needs neither Java nor PySpark.
+    """
+    from spark_integration import snapshot as snapshot_of
+
+    click.echo(snapshot_of(paths))

@@ -14,6 +14,7 @@ pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
 
 import spark_integration
 from replog import Log, LogConfig
+from replog.cli.main import run
 from replog.errors import (
     CorruptBatchError,
     LogTruncatedError,
@@ -134,6 +135,12 @@ def test_a_snapshot_is_one_line_and_repeats_a_read(log: Path) -> None:
     append(log, 30)
     assert rows(reader_of(log.parent, snapshot=token)) == first
     assert len(first) == 400
+
+
+def test_the_command_prints_a_snapshot(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["spark", "snapshot", str(log)]) == 0
+    assert capsys.readouterr().out == spark_integration.snapshot(str(log)) + "\n"
+    assert run(["spark", "snapshot", str(log.parent / "absent")]) != 0
 
 
 def test_a_snapshot_takes_options_and_is_read_with_others(log: Path) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
+
 from spark_integration.session import missing
 from tests.spark.in_process import written
 

@@ -20,6 +20,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="needs PySpark 4.2")
+
 from replog import Log, LogConfig
 from spark_integration.session import missing
 from tests.spark.in_process import written

@@ -87,9 +87,6 @@ def test_several_paths_and_sql_tables(spark: SparkSession) -> None:
     spark.sql(f"CREATE TEMPORARY VIEW rolled USING replog OPTIONS (path '{paths[1]}')")
     counted = spark.sql("SELECT count(*) AS rows FROM rolled").collect()[0].rows
     assert counted == both.where("topic = 'time-roll'").count()
-    spark.sql(f"CREATE TABLE planned_anew USING replog OPTIONS (path '{paths[1]}')")
-    assert spark.sql("SELECT count(*) AS rows FROM planned_anew").collect()[0].rows == counted
-    spark.sql("DROP TABLE planned_anew")
 
 
 def test_an_error_reaches_the_user_with_its_path(spark: SparkSession, tmp_path: Path) -> None:
