@@ -21,9 +21,10 @@ import replog
 from bench import workload
 from bench.floors_build import ROOT
 from bench.pairs import TINY, measure, sized, timed
+from bench.soak import pass_time
 
 BROKERS = 3
-IN_FLIGHT = 64
+IN_FLIGHT = 16
 
 
 class Driver:
@@ -232,14 +233,6 @@ def test_cluster_memory(benchmark, folder):
     )  # fmt: skip
 
 
-async def idle(seconds):
-    """Let the loop run with nothing to do but what the brokers do by themselves."""
-    loop = asyncio.get_running_loop()
-    over = loop.create_future()
-    loop.call_later(seconds, over.set_result, None)
-    await over
-
-
 def test_many_partitions(benchmark, driver):
     """The same topics in every round: it is not the making of files that is measured."""
     cluster, partitions = driver.cluster, sized(1000, 3)
@@ -259,7 +252,7 @@ def test_many_partitions(benchmark, driver):
     )  # fmt: skip
     seconds = sized(5, 0.1)
     began = time.process_time()
-    driver.run(idle(seconds))
+    driver.run(pass_time(seconds))
     share = (time.process_time() - began) / seconds
     benchmark.extra_info["idle_share"] = share
     print(f"\nidle with {partitions:,} partitions: {share:.1%} of a core (at most 5 %)")
