@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from replog.types import TopicPartition
 
 MESSAGES_PER_TURN = 256
+MESSAGES_BEFORE_VERDICT = 100_000
 
 logger = logging.getLogger(__name__)
 
@@ -322,11 +323,18 @@ class ClusterPump:
             self._wake()
 
     def _tick(self, now_ms: int) -> None:
-        if self._controller is not None:
-            self._controller.tick(now_ms)
         for endpoint in list(self.brokers.values()):
             if not endpoint.paused:
                 self._safely(endpoint.broker_id, endpoint.tick, now_ms)
+        controller = self._controller
+        if controller is None:
+            return
+        deadline = controller.controller.next_deadline_ms
+        if deadline is not None and deadline <= now_ms:
+            # The loop may have stood still, and all brokers with it: their heartbeats come first,
+            # or each would be taken for dead.
+            self._safely(None, self.transport.deliver, MESSAGES_BEFORE_VERDICT)
+            self._safely(CONTROLLER, controller.tick, now_ms)
 
     def _deadline_ms(self) -> int | None:
         earliest = None

@@ -12,7 +12,18 @@ import replog
 from replog.cli.raw_batches import compare_replicas
 from replog.errors import ReplicationError, RequestTimedOutError
 from replog.replication.incidents import LogTruncated
+from replog.runtime.clock import SystemClock
 from tests.runtime.test_local_cluster import run, values
+
+
+class SkippingClock(SystemClock):
+    """Time that has passed without anybody noticing."""
+
+    skip_ms = 0
+
+    def monotonic_ms(self) -> int:
+        return super().monotonic_ms() + self.skip_ms
+
 
 QUICK = replog.ControllerOptions(broker_session_timeout_ms=600, broker_heartbeat_interval_ms=100)
 
@@ -122,6 +133,22 @@ def test_a_leader_cut_off_from_all_is_replaced_and_follows_when_it_is_back():
         assert await values(cluster) == [b"before", b"meanwhile"]
 
     run(scenario, controller=QUICK)
+
+
+def test_brokers_are_not_taken_for_dead_when_the_whole_process_stood_still():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        leader_id = cluster.leader("orders")
+        clock = cluster._options.clock
+        clock.skip_ms += 60_000
+        await cluster.produce("orders", [b"a"])
+        await cluster.until(
+            lambda now: now._running().pump._looked_at_ms > 60_000, "a turn after the pause"
+        )
+        assert cluster.leader("orders") == leader_id
+        assert set(cluster.isr("orders")) == {1, 2, 3}
+
+    run(scenario, clock=SkippingClock())
 
 
 def test_a_consumer_follows_the_leader_and_sees_each_record_once():

@@ -15,6 +15,7 @@ def drawn_faults(draw: random.Random) -> Faults:
         repeat=draw.choice([0, 0.1]),
         slow=draw.choice([0, 0.05, 0.2]),
         crash=draw.choice([0, 0.001, 0.005]),
+        refuse=draw.choice([0, 0, 0.02]),
     )
 
 

@@ -2,8 +2,9 @@
 
 Faults it injects: messages lost, repeated, late and out of order; links cut one way or both; a
 member killed between any two effects, losing what was not synced, or whose kill nobody notices;
-syncs that take their time; snapshots taken at any moment. Requests of a dead run may still arrive,
-answers to it do not. Not injected: disks that lose what they synced, clocks that run backwards.
+syncs that take their time; appends and snapshots that are refused; snapshots taken at any moment.
+Requests of a dead run may still arrive, answers to it do not. Not injected: disks that lose what
+they synced, clocks that run backwards.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from replog.controller.events import RequestFailed, Tick
 from replog.controller.quorum import effects as fx
 from replog.controller.quorum.election_state import ElectionState
 from replog.controller.quorum.events import (
+    AppendFailed,
     LogFlushed,
     LogTruncated,
     MemberConnectionLost,
@@ -25,10 +27,12 @@ from replog.controller.quorum.events import (
     RecordsProposed,
     ResignWanted,
     SnapshotInstalled,
+    SnapshotRefused,
 )
 from replog.controller.quorum.messages import FetchSnapshotResponse, QuorumFetchResponse
 from replog.controller.quorum.quorum import Quorum
 from replog.controller.quorum.roles import Leader
+from replog.errors import CorruptFileError, NoSpaceError
 from tests.controller.quorum.memory_quorum_log import Entry, MemoryQuorumLog
 from tests.controller.quorum.quorum_checkers import Checkers
 
@@ -45,8 +49,11 @@ OPTIONS = QuorumOptions(
 class Faults:
     """Rates of [0, 1]; all zero is a calm network."""
 
-    def __init__(self, *, loss=0.0, repeat=0.0, slow=0.0, crash=0.0, delay_ms_max=3) -> None:
+    def __init__(
+        self, *, loss=0.0, repeat=0.0, slow=0.0, crash=0.0, refuse=0.0, delay_ms_max=3
+    ) -> None:
         self.loss, self.repeat, self.slow, self.crash = loss, repeat, slow, crash
+        self.refuse = refuse
         self.delay_ms_max = delay_ms_max
 
 
@@ -147,30 +154,29 @@ class World:
             case fx.PersistQuorumState(state):
                 member.persisted = state
             case fx.AppendLeaderChange(epoch, leader, _, _):
-                log.append([Entry(epoch, f"leader {leader}")])
-                completions.append(RecordsAppended())
+                completions.append(self._append(log, [Entry(epoch, f"leader {leader}")]))
             case fx.AppendAsLeader(_, epoch, batches):
-                log.append([Entry(epoch, payload) for payload in batches])
-                completions.append(RecordsAppended())
+                completions.append(self._append(log, [Entry(epoch, p) for p in batches]))
             case fx.AppendAsFollower(batches):
-                log.append(batches)
-                completions.append(RecordsAppended())
+                completions.append(self._append(log, batches))
             case fx.TruncateLog(offset):
                 self.checkers.cut(log, offset)
                 log.truncate_to(offset)
                 completions.append(LogTruncated())
             case fx.FlushLog():
-                delay_ms = self.random.randint(0, self.faults.delay_ms_max)
-                self._at(delay_ms, member.id, member.run, ("flushed", log.log_end_offset))
+                self._at(self._delay_ms(), member.id, member.run, ("flushed", log.log_end_offset))
             case fx.SetHighWatermark(offset):
                 log.high_watermark = offset
             case fx.WriteSnapshotChunk(_, position, chunk):
                 log.write_chunk(position, chunk)
             case fx.InstallSnapshot(snapshot_id):
-                self.checkers.cut(log, snapshot_id.end_offset)
-                log.install(snapshot_id)
-                start = 0
-                completions.append(SnapshotInstalled())
+                if self.random.random() < self.faults.refuse * 10:
+                    completions.append(SnapshotRefused(error=CorruptFileError("damaged")))
+                else:
+                    self.checkers.cut(log, snapshot_id.end_offset)
+                    log.install(snapshot_id)
+                    start = 0
+                    completions.append(SnapshotInstalled())
             case fx.SendToMember(request_id, to, request):
                 self._send(member, to, self._route(member, request_id), request)
             case fx.RespondToMember(request_id, response):
@@ -178,6 +184,12 @@ class World:
             case fx.LeaderChanged() | fx.ReportQuorum() | fx.RefuseProposal():
                 self.trace.append(f"{self.now_ms} {member.id} {effect}")
         self.checkers.wrote(log, start)
+
+    def _append(self, log: MemoryQuorumLog, entries):
+        if self.random.random() < self.faults.refuse:
+            return AppendFailed(error=NoSpaceError("the disk is full"))
+        log.append(entries)
+        return RecordsAppended()
 
     # -- network
 
