@@ -145,16 +145,14 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         starts = {
             key: begun[key][0] if key in begun else readers[key].log_start_offset
             for key in self._latest
-            if key in begun or key in readers
+            if key in readers
         }
         ends = {key: self._latest[key][0] for key in starts}
         if not isinstance(limit, ReadAllAvailable):
+            if self._waits_for_more(sum(end - starts[key] for key, end in ends.items())):
+                return begun
             ends = self._limited(readers, starts, ends)
-        return {
-            key: _moved(readers[key], end, begun.get(key))
-            for key, end in ends.items()
-            if key in readers
-        }
+        return {key: _moved(readers[key], end, begun.get(key)) for key, end in ends.items()}
 
     def _seen(self, key: TopicPartition, reader: PartitionReader, begun: Positions) -> int:
         """The end of what can be read, before the start only if the log was cut below it.
@@ -174,6 +172,16 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return reader.log_end_offset
         return max(reader.bound(self.options.isolation), start)
 
+    def _waits_for_more(self, offsets: int) -> bool:
+        """Whether so few offsets are left for a later trigger, as they can be for a while only."""
+        wanted, delay_ms = self.options.trigger_offsets_min, self.options.trigger_delay_ms_max
+        if wanted is None or self._available_now:
+            return False
+        if offsets < wanted and self._clock_ms() - self._last_trigger_ms < delay_ms:
+            return True
+        self._last_trigger_ms = self._clock_ms()
+        return False
+
     def _limited(
         self,
         readers: Readers,
@@ -181,12 +189,6 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends: dict[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
         options = self.options
-        there = sum(end - starts[key] for key, end in ends.items())
-        if options.trigger_offsets_min is not None and not self._available_now:
-            waited_ms = self._clock_ms() - self._last_trigger_ms
-            if there < options.trigger_offsets_min and waited_ms < options.trigger_delay_ms_max:
-                return starts
-            self._last_trigger_ms = self._clock_ms()
         if options.trigger_offsets_max is not None:
             ends = limit_offsets(options.trigger_offsets_max, starts, ends)
         if options.trigger_bytes_max is not None:

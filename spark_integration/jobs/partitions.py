@@ -19,7 +19,7 @@ def replicas(
     """Readers of every partition directory under `paths`, by partition, in the paths' order.
 
     topics: names or shell patterns; none means all but the controller's log. Raises UsageError for
-    a path that is none and for a topic that is nowhere.
+    a path that is none, for a topic that is nowhere and if there is no partition at all.
     """
     directories = [
         (topic_partition_of(path), path)
@@ -27,6 +27,11 @@ def replicas(
     ]
     there = {key.topic for key, _ in directories}
     chosen = matching(there, topics, paths) if topics else there - {METADATA_TOPIC}
+    if not chosen:
+        raise UsageError(
+            f"expected partition directories TOPIC-N under "
+            f"{', '.join(str(path) for path in paths)}, found none; check the paths"
+        )
     checkpoints = Checkpoints()
     found: dict[TopicPartition, list[PartitionReader]] = {}
     for key, directory in directories:

@@ -1,8 +1,9 @@
 """Exactly once into files, however often the driver is killed.
 
 Method: a driver process streams a growing log into Parquet; it is killed with SIGKILL, JVM and all,
-at a random moment, again and again; the last one may finish. The sink's log of files then holds
-each record once. REPLOG_SPARK_KILLS says how often (2), REPLOG_SPARK_SEED repeats the moments.
+at a random moment of a random batch, again and again; the last one may finish. The sink's log of
+files then holds each record once. REPLOG_SPARK_KILLS says how often (2), REPLOG_SPARK_SEED repeats
+the draws.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 PROGRAM = Path(__file__).parent / "programs" / "stream_to_files.py"
 KILLS = int(os.environ.get("REPLOG_SPARK_KILLS", "2"))
-SECONDS_MAX = 8.0  # a batch takes about half a second once the driver is warm
+BATCHES_MAX = 4
+BATCH_SECONDS = 1.5  # from one commit to some moment of the next batches
 
 
 def start(directory: Path, output: Path, offsets: int) -> subprocess.Popen[str]:
@@ -48,6 +50,17 @@ def start(directory: Path, output: Path, offsets: int) -> subprocess.Popen[str]:
     assert driver.stdout is not None
     assert driver.stdout.readline() == "started\n", (output / "driver.log").read_text()[-3000:]
     return driver
+
+
+def pause(driver: subprocess.Popen[str], seconds: float) -> None:
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        driver.wait(timeout=seconds)
+
+
+def committed(output: Path) -> int:
+    """How many batches the query has finished, restarts included."""
+    commits = (output / "checkpoint" / "commits").glob("*")
+    return max((int(path.name) + 1 for path in commits if path.name.isdecimal()), default=0)
 
 
 def delivered(output: Path) -> list[tuple[int, int, bytes]]:
@@ -84,8 +97,12 @@ def test_each_record_is_delivered_once_however_the_driver_is_killed(tmp_path: Pa
     output.mkdir()
     for _ in range(KILLS):
         with start(tmp_path / "data", output, 40) as driver:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                driver.wait(timeout=chance.uniform(0, SECONDS_MAX))
+            wanted = committed(output) + chance.randrange(BATCHES_MAX)
+            deadline = time.monotonic() + 180
+            while committed(output) < wanted and driver.poll() is None:
+                assert time.monotonic() < deadline, (output / "driver.log").read_text()[-3000:]
+                pause(driver, 0.02)
+            pause(driver, chance.uniform(0, BATCH_SECONDS))
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(driver.pid, signal.SIGKILL)
         append(logs[0], 200)

@@ -58,8 +58,11 @@ def test_available_now_reads_in_limited_batches_and_goes_on_after_a_restart(
         opened.append([b"more"] * 50)
     written(log.parent / "orders-1", 30)
     run_now(spark, log, tmp_path, maxBytesPerTrigger="100m")
+    with Log.open(log) as opened:
+        opened.append([b"and more"] * 5)
+    run_now(spark, log, tmp_path, minOffsetsPerTrigger="100")
     assert offsets(spark, tmp_path) == sorted(
-        [*((0, n) for n in range(150)), *((1, n) for n in range(30))]
+        [*((0, n) for n in range(155)), *((1, n) for n in range(30))]
     )
 
 

@@ -138,6 +138,18 @@ def test_a_partition_that_is_gone_is_data_loss(log: Path) -> None:
     assert lenient.batch() == {"orders-0": list(range(100))}
 
 
+@pytest.mark.parametrize("limit", ["maxOffsetsPerTrigger", "maxBytesPerTrigger"])
+def test_a_partition_that_goes_while_a_query_ends_is_left_out(log: Path, limit: str) -> None:
+    written(log.parent / "orders-1", 200)
+    query = Query(log.parent, startingOffsets="earliest", failOnDataLoss="false", **{limit: "1000"})
+    query.restart(available_now=True)
+    query.batch()
+    shutil.rmtree(log.parent / "orders-1")
+    while query.batch():
+        pass
+    assert query.at == {"orders": {"0": [100, 0]}}
+
+
 def test_retention_that_overtakes_the_reader_is_data_loss(log: Path) -> None:
     append(log, 300)
     strict = Query(log, startingOffsets='{"orders":{"0":7}}')
@@ -263,17 +275,23 @@ def test_one_batch_is_taken_even_if_it_is_larger_than_the_limit(tmp_path: Path) 
 
 
 def test_a_trigger_waits_for_enough_offsets_or_long_enough(log: Path) -> None:
-    query = Query(log, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="10s")
+    query = Query(
+        log.parent, startingOffsets="earliest", minOffsetsPerTrigger="50", maxTriggerDelay="10s"
+    )
     assert query.reader.getDefaultReadLimit() == ReadMinRows(50)
     now = [1_000_000.0]
     query.reader._clock_ms = lambda: now[0]
     assert len(query.batch()["orders-0"]) == 100
     append(log, 20)
     assert query.batch() == {}
+    written(log.parent / "orders-1", 5)  # a new partition waits as well
     now[0] += 9_999
     assert query.batch() == {}
     now[0] += 1
-    assert len(query.batch()["orders-0"]) == 20
+    assert {key: len(found) for key, found in query.batch().items()} == {
+        "orders-0": 20,
+        "orders-1": 5,
+    }
     append(log, 50)
     assert len(query.batch()["orders-0"]) == 50
 

@@ -181,16 +181,26 @@ def test_killed_at_any_step_the_next_run_makes_the_files_of_an_unbroken_one(tmp_
     assert resumed > 10
 
 
-def test_a_killed_run_keeps_its_ranges_though_the_log_grows(tmp_path: Path) -> None:
-    append(tmp_path / "t-0", 100)
+def test_killed_around_its_commit_while_the_log_grows_no_record_comes_twice(tmp_path: Path) -> None:
+    """A run that became visible and was forgotten would be exported again with other ranges."""
+    append(tmp_path / "t-0", 400)
     with pytest.MonkeyPatch.context() as patch:
-        Killer(patch, 12)
-        with pytest.raises(Killed):
-            run(tmp_path / "t-0", tmp_path / "out")
-    append(tmp_path / "t-0", 30, first=100)
-    assert run(tmp_path / "t-0", tmp_path / "out").records == 100
-    assert run(tmp_path / "t-0", tmp_path / "out").records == 30
-    assert [row["offset"] for row in rows(tmp_path / "out")] == list(range(130))
+        killer = Killer(patch, 1_000_000)
+        assert run(tmp_path / "t-0", tmp_path / "whole", file_bytes=5000).files > 1
+    steps = 1_000_000 - killer.left
+    resumed = 0
+    for step in range(steps - 16, steps):
+        shutil.copytree(tmp_path / "t-0", tmp_path / str(step) / "t-0")
+        log, output = tmp_path / str(step) / "t-0", tmp_path / str(step) / "out"
+        with pytest.MonkeyPatch.context() as patch:
+            Killer(patch, step)
+            with pytest.raises(Killed):
+                run(log, output, file_bytes=5000)
+        append(log, 40, first=400)
+        resumed += run(log, output).resumed
+        run(log, output)
+        assert [row["offset"] for row in rows(output)] == list(range(440)), f"after step {step}"
+    assert 0 < resumed < 16
 
 
 def test_what_retention_took_first_is_an_error_unless_allowed(tmp_path: Path) -> None:
@@ -241,6 +251,8 @@ def test_what_cannot_be_exported_is_said_in_a_sentence(tmp_path: Path) -> None:
         run(tmp_path / "t-0", tmp_path)
     with pytest.raises(UsageError, match="found nothing"):
         run(tmp_path / "absent", tmp_path / "out")
+    with replog.LogDirectory.open(tmp_path / "empty"), pytest.raises(UsageError, match="TOPIC-N"):
+        run(tmp_path / "empty", tmp_path / "out")
     run(tmp_path / "t-0", tmp_path / "out")
     with pytest.raises(UsageError, match="read_uncommitted of the earlier runs"):
         run(tmp_path / "t-0", tmp_path / "out", isolation=Isolation.TXN_COMMITTED)

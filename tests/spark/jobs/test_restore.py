@@ -194,6 +194,21 @@ def test_a_partition_that_is_there_is_never_touched(tmp_path: Path) -> None:
         assert [str(key) for key in directory] == ["t-0", "t-1", "u-0", "v-0"]
 
 
+def test_a_torn_tail_of_a_copy_is_cut_when_the_target_is_opened(tmp_path: Path) -> None:
+    """The target was closed cleanly, so without more ado nobody would look at the tail."""
+    source = log_directory(tmp_path / "source", ("t-0",))
+    (segment,) = (source / "t-0").glob("*.log")
+    segment.write_bytes(segment.read_bytes()[:-3])
+    to = log_directory(tmp_path / "to", ("v-0",))
+    assert (to / ".kafka_cleanshutdown").exists()
+    run(source, to)
+    assert not (to / ".kafka_cleanshutdown").exists()
+    with replog.LogDirectory.open(to) as directory:
+        assert directory.refused == {}
+        assert directory[TopicPartition("t", 0)].log_end_offset == 40
+        assert directory[TopicPartition("v", 0)].log_end_offset == 60
+
+
 def test_a_directory_in_use_or_of_something_else_is_refused(tmp_path: Path) -> None:
     source = log_directory(tmp_path / "source")
     with replog.LogDirectory.open(tmp_path / "to"), pytest.raises(LogDirectoryLockedError):
