@@ -9,6 +9,7 @@ import pytest
 import replog
 from replog.errors import OffsetOutOfRangeError, UsageError
 from replog.reader import PartitionReader, open_partitions, partition_paths
+from tests.parameter_names import named
 
 Call = Callable[[PartitionReader, Any], Any]
 INTEGERS: dict[str, Call] = {
@@ -31,7 +32,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> PartitionReader:
     return PartitionReader(path)
 
 
-@pytest.mark.parametrize("bad", [1.0, "1", True, b"1", 2**63, 2**80, [], object()])
+@pytest.mark.parametrize("bad", [1.0, "1", True, b"1", 2**63, 2**80, [], object()], ids=named)
 @pytest.mark.parametrize("name", INTEGERS)
 def test_what_is_no_integer_is_refused_by_name(
     reader: PartitionReader, name: str, bad: Any
@@ -40,20 +41,20 @@ def test_what_is_no_integer_is_refused_by_name(
         INTEGERS[name](reader, bad)
 
 
-@pytest.mark.parametrize("isolation", ["all", 1, None, [], b"read_committed"])
+@pytest.mark.parametrize("isolation", ["all", 1, None, [], b"read_committed"], ids=named)
 def test_another_isolation_is_refused(reader: PartitionReader, isolation: Any) -> None:
     for call in (reader.bound, lambda level: reader.to_arrow(isolation=level)):
         with pytest.raises(UsageError, match="isolation"):
             call(isolation)
 
 
-@pytest.mark.parametrize("columns", ["key", 1, ["nope"], [None], ["key", "key"]])
+@pytest.mark.parametrize("columns", ["key", 1, ["nope"], [None], ["key", "key"]], ids=named)
 def test_columns_that_are_not_there_are_refused(reader: PartitionReader, columns: Any) -> None:
     with pytest.raises(UsageError, match="columns"):
         reader.to_arrow(columns=columns)
 
 
-@pytest.mark.parametrize("path", [None, 5, b"orders-0", "", "a\0b-0", "\ud800-0"])
+@pytest.mark.parametrize("path", [None, 5, b"orders-0", "", "a\0b-0", "\ud800-0"], ids=named)
 def test_what_is_no_path_is_refused(path: Any) -> None:
     for call in (PartitionReader, partition_paths, lambda where: list(open_partitions(where))):
         with pytest.raises(UsageError, match="path"):

@@ -12,6 +12,7 @@ import pytest
 import replog
 from replog._native import record_encoder
 from replog.errors import ReplogError, UsageError
+from tests.parameter_names import named
 
 NOW_MS = 1_700_000_000_000
 
@@ -69,6 +70,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
 @pytest.mark.parametrize(
     ("argument", "bad"),
     [(argument, bad) for argument, values in BAD.items() for bad in values],
+    ids=named,
 )
 def test_a_column_that_cannot_be_taken_is_refused_by_name(
     kept: replog.Log, argument: str, bad: Any
@@ -150,13 +152,14 @@ def test_one_moment_stands_for_all_records(tmp_path: Path, stamp: Any) -> None:
         [None],
         np.array([["key"]]),
     ],
+    ids=named,
 )
 def test_columns_that_are_not_there_are_refused(kept: replog.Log, columns: Any) -> None:
     with pytest.raises(UsageError, match="columns"):
         kept.to_arrow(columns=columns)
 
 
-@pytest.mark.parametrize("isolation", ["none", 1, None, b"read_committed", [], object()])
+@pytest.mark.parametrize("isolation", ["none", 1, None, b"read_committed", [], object()], ids=named)
 def test_another_isolation_is_refused(kept: replog.Log, isolation: Any) -> None:
     with pytest.raises(UsageError, match="isolation"):
         kept.to_arrow(isolation=isolation)
@@ -170,14 +173,14 @@ NO_BATCHES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("batches", [*NO_BATCHES, BATCH[:-1], b"x", bytes(100)])
+@pytest.mark.parametrize("batches", [*NO_BATCHES, BATCH[:-1], b"x", bytes(100)], ids=named)
 def test_a_leader_takes_whole_batches_only(kept: replog.Log, batches: Any) -> None:
     with pytest.raises(ReplogError, match="expected"):
         kept.append_as_leader(batches, 0)
     assert kept.size_bytes == 0
 
 
-@pytest.mark.parametrize("batches", [*NO_BATCHES[:-1], BATCH[:-1], b"x", BATCH[:12]])
+@pytest.mark.parametrize("batches", [*NO_BATCHES[:-1], BATCH[:-1], b"x", BATCH[:12]], ids=named)
 def test_a_follower_takes_at_least_one_whole_batch(kept: replog.Log, batches: Any) -> None:
     with pytest.raises(UsageError, match="batch"):
         kept.append_as_follower(batches)

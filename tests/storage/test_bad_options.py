@@ -12,6 +12,7 @@ import pytest
 
 import replog
 from replog.errors import LogClosedError, ReplogError, UsageError
+from tests.parameter_names import named
 
 NUMBERS = [
     field.name for field in dataclasses.fields(replog.LogConfig) if isinstance(field.default, int)
@@ -64,6 +65,7 @@ def test_a_level_that_the_codec_does_not_have_is_refused(codec: Any, level: int)
         {"retention.ms": b"1"}, {"retention.ms": True}, {"retention.ms": "9" * 5000},
         {"cleanup.policy": None}, {"cleanup.policy": 1}, {"compression.type": "brotli"},
     ],
+    ids=named,
 )  # fmt: skip
 def test_kafkas_configuration_is_text(topic_config: Any) -> None:
     with pytest.raises(UsageError, match=r"expected .* found"):
@@ -77,7 +79,7 @@ BAD_PATHS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("path", BAD_PATHS)
+@pytest.mark.parametrize("path", BAD_PATHS, ids=named)
 @pytest.mark.parametrize("opened", [replog.Log, replog.LogDirectory])
 def test_a_path_that_cannot_be_opened_is_refused(opened: Any, path: Any) -> None:
     with pytest.raises(ReplogError, match=r"expected .*found"):
@@ -148,7 +150,7 @@ BAD_NAMES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize("name", BAD_NAMES, ids=named)
 def test_what_is_no_partition_is_refused(directory: replog.LogDirectory, name: Any) -> None:
     for call in (directory.delete_partition, directory.__getitem__):
         with pytest.raises(UsageError, match="expected"):
