@@ -7,7 +7,8 @@ committed, and stay holders until the set is large enough again (KIP-966 calls t
 
 A replica back from an unclean stop may have lost its tail. Of any `min_insync_replicas` holders at
 most all but one have (contract C2), so among that many the longest log, compared by (epoch of its
-last record, end offset), still holds all that is committed.
+last record, end offset), still holds all that is committed. A damaged holder is one of those that
+have lost: it counts among the many, and never leads.
 """
 
 from __future__ import annotations
@@ -82,7 +83,8 @@ def elect(candidates: Candidates, is_live: Callable[[int], bool]) -> Elected | N
 def _longest(candidates: Candidates) -> list[int]:
     """Unclean holders with the largest log, where enough of them are back to vouch together."""
     needed = min(candidates.min_insync_replicas, len(candidates.holders))
-    if len(candidates.unclean) < needed:
+    back = len(candidates.unclean) + len(candidates.damaged & candidates.holders)
+    if not candidates.unclean or back < needed:
         return []
     largest = max(end.rank for end in candidates.unclean.values())
     return [

@@ -1,5 +1,6 @@
 """Who leads after whose death: all small cases against a twin that knows nothing but the rules."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -22,7 +23,7 @@ def dumb_twin(replicas, isr, holders, unclean, damaged, floor, allow_unclean, li
         (ElectionCause.IN_SYNC, [replica for replica in vouching if replica in isr]),
         (ElectionCause.HOLDS_ALL_COMMITTED, [one for one in vouching if one in holders]),
     ]
-    if len(unclean) >= min(floor, len(holders)):
+    if unclean and len(unclean) + len(damaged & holders) >= min(floor, len(holders)):
         best = max((end.latest_epoch, end.log_end_offset) for end in unclean.values())
         ranks = {who: (end.latest_epoch, end.log_end_offset) for who, end in unclean.items()}
         groups.append((ElectionCause.LONGEST, [one for one in usable if ranks.get(one) == best]))
@@ -178,6 +179,20 @@ def test_the_longest_of_enough_unclean_holders_leads(controller, ends, leader_id
     live = controller.partition().leader_id
     assert live == leader_id or (ends[1] == ends[2] and live in back)
     assert elections(controller)[-1] == (live, ElectionCause.LONGEST)
+
+
+@pytest.mark.parametrize("damaged_first", [True, False])
+def test_a_damaged_last_copy_is_one_of_those_that_lost(controller, damaged_first):
+    """Goal: contract C4. 2, the last in sync, is rotten: 1, which is whole then, need not wait."""
+    partition = lose_all_but_the_floor(controller)
+    rotten = dataclasses.replace(log_of(partition, -1, 0), damaged=True)
+    returns = [(2, rotten), (1, log_of(partition, 0, 10))]
+    for broker_id, log in returns if damaged_first else reversed(returns):
+        assert controller.partition().leader_id is None
+        controller.restart(broker_id, "second", clean=False, logs=(log,))
+    now = controller.partition()
+    assert (now.leader_id, now.isr) == (1, (1,))
+    assert elections(controller)[-1] == (1, ElectionCause.LONGEST)
 
 
 def test_a_holder_that_never_stopped_leads_although_it_left_the_in_sync_set(controller):

@@ -205,6 +205,11 @@ def test_the_first_records_come_whole_however_large_and_only_the_first(world):
     assert sizes(world) == [10, None]
 
 
+def test_a_batch_that_does_not_fit_behind_the_first_waits_for_its_turn(world):
+    world.run(fx.Respond(1, reads(10, 100), max_bytes=15))
+    assert sizes(world) == [10, None]
+
+
 def test_an_empty_partition_does_not_use_up_the_right_of_the_first(world):
     world.logs[ONE].end_offset = 0
     world.run(fx.Respond(1, reads(3, 3), max_bytes=5))

@@ -1,11 +1,11 @@
 """The faults of a run, and the atlas that keeps them recoverable.
 
 What replog promises bounds what may be done to it (C1 to C4). Any number of processes may be
-killed, paused and cut off at any time. But of the copies of a partition that is not synced before
-its acknowledgements, no more than `min_insync_replicas - 1` in-sync ones may be lost (to a loss
-of power, to rot, to an empty disk) before the controller has heard of it, and one in-sync copy
-must stay that is whole, alive and in touch. A fault that would break this is left out. With
-`flush_mode=commit` power may be lost everywhere at once.
+killed, paused and cut off at any time, also while others recover. But of the copies of a
+partition that is not synced before its acknowledgements, no more than `min_insync_replicas - 1`
+may be incomplete at once: after a loss of power, of a disk or to rot, until they are in sync
+again. A fault that would break this is left out. With `flush_mode=commit` power may be lost
+everywhere at once.
 
 Each fault is an `Action` that says all there is to it, so a recorded list of them is played again
 without any chance, in part or whole.
@@ -43,8 +43,6 @@ class Faults:
         self.healed = False
         self._stream = stream
         self._power = world.streams.stream("power")
-        self._disturbed: dict[int, int] = dict.fromkeys((CONTROLLER, *world.brokers), 0)
-        """How many faults of the network or the disk touch each address now."""
         self._verbs: dict[str, Callable[[Action], bool]] = {
             "kill": self._kill,
             "power": self._power_loss,
@@ -156,57 +154,20 @@ class Faults:
 
     # -- what keeps it recoverable
 
-    def _healthy(self, broker_id: int) -> bool:
-        broker = self.world.brokers[broker_id]
-        registration = self.world.truth.registered.get(broker_id)
-        return (
-            broker.running
-            and not broker.paused
-            and not broker.stopping
-            and not broker.disk.failed
-            and broker_id not in self.world.truth.unclean
-            and not self._disturbed[broker_id]
-            and not self._disturbed[CONTROLLER]
-            and registration is not None
-            and registration.eligible
-        )
-
     def _may_lose(self, losing: tuple[int, ...], partition: int | None = None) -> bool:
         """Whether these brokers' unsynced records, or their disks, may go."""
-        truth = self.world.truth
-        for name, partition_truth in truth.partitions.items():
-            registration = partition_truth.registration
+        for name, truth in self.world.truth.partitions.items():
+            registration = truth.registration
             if partition is not None and name.partition != partition:
+                continue
+            if not any(broker_id in losing for broker_id in registration.replicas):
                 continue
             lost = [
                 broker_id
                 for broker_id in registration.replicas
-                if broker_id in losing or not truth.vouches(broker_id, name)
+                if broker_id in losing or (broker_id, name) in self.world.truth.incomplete
             ]
-            if not any(broker_id in losing for broker_id in registration.replicas):
-                continue
-            whole = [
-                broker_id
-                for broker_id in registration.isr
-                if broker_id not in lost and self._healthy(broker_id)
-            ]
-            if not whole or len(lost) > registration.min_insync_replicas - 1:
-                return False
-        return True
-
-    def _may_disturb(self, disturbed: Sequence[int]) -> bool:
-        """Whether every partition that has lost a copy keeps a whole one that is in touch."""
-        truth = self.world.truth
-        for name, partition_truth in truth.partitions.items():
-            registration = partition_truth.registration
-            if all(truth.vouches(broker_id, name) for broker_id in registration.replicas):
-                continue
-            if CONTROLLER in disturbed or not any(
-                broker_id not in disturbed
-                and truth.vouches(broker_id, name)
-                and self._healthy(broker_id)
-                for broker_id in registration.isr
-            ):
+            if len(lost) > registration.min_insync_replicas - 1:
                 return False
         return True
 
@@ -222,8 +183,6 @@ class Faults:
         self.world.scheduler.after(duration_ms * MICROSECONDS_PER_MS, restart)
 
     def _kill(self, action: Action) -> bool:
-        if not self._may_disturb(action.targets):
-            return False
         for place, broker_id in enumerate(action.targets):
             broker = self.world.brokers[broker_id]
             broker.kill()
@@ -233,7 +192,7 @@ class Faults:
     def _power_loss(self, action: Action) -> bool:
         targets = tuple(b for b in action.targets if self.world.brokers[b].running)
         synced = self.world.options.flush_mode == "commit"
-        if not targets or not self._may_disturb(targets):
+        if not targets:
             return False
         if not synced and not self._may_lose(targets):
             return False
@@ -256,7 +215,7 @@ class Faults:
     def _pause(self, action: Action) -> bool:
         (broker_id,) = action.targets
         broker = self.world.brokers[broker_id]
-        if broker.paused or not broker.running or not self._may_disturb(action.targets):
+        if broker.paused or not broker.running:
             return False
         if any(broker_id == claimant for claimant, _ in self.world.truth.claims):
             self.world.marks.hit("broker paused while it led")
@@ -272,16 +231,16 @@ class Faults:
 
     def _pause_controller(self, action: Action) -> bool:
         controller = self.world.controller
-        if controller.paused or not self._may_disturb((CONTROLLER,)):
+        if controller.paused:
             return False
         controller.pause()
-        self._disturb((CONTROLLER,), action.duration_ms, controller.resume)
+        self._undo_after(action.duration_ms, controller.resume)
         return True
 
     def _shut_down(self, action: Action) -> bool:
         (broker_id,) = action.targets
         broker = self.world.brokers[broker_id]
-        if not broker.running or broker.paused or not self._may_disturb(action.targets):
+        if not broker.running or broker.paused:
             return False
         broker.shut_down()
         incarnation = broker.incarnation
@@ -302,23 +261,15 @@ class Faults:
         self.world.scheduler.after(wait_us, see)
         return True
 
-    def _disturb(
-        self, addresses: Iterable[int], duration_ms: int, undo: Callable[[], None]
-    ) -> None:
-        touched = sorted(set(addresses))
-        for address in touched:
-            self._disturbed[address] += 1
-
+    def _undo_after(self, duration_ms: int, undo: Callable[[], None]) -> None:
         def end(_: None) -> None:
             if not self.healed:
                 undo()
-            for address in touched:
-                self._disturbed[address] -= 1
 
         self.world.scheduler.after(duration_ms * MICROSECONDS_PER_MS, end)
 
     def _cut(self, action: Action) -> bool:
-        if not action.targets or not self._may_disturb(action.targets):
+        if not action.targets:
             return False
         links = list(zip(action.targets[::2], action.targets[1::2], strict=True))
         links = [link for link in links if link[0] != link[1]]
@@ -334,21 +285,16 @@ class Faults:
             for source, target in links:
                 network.heal(source, target)
 
-        self._disturb(action.targets, action.duration_ms, heal)
+        self._undo_after(action.duration_ms, heal)
         return True
 
     def _clog(self, action: Action) -> bool:
-        if not self._may_disturb(action.targets):
-            return False
         source, target = action.targets
         until_us = self.world.scheduler.now_us + action.duration_ms * MICROSECONDS_PER_MS
         self.world.network.clog(source, target, until_us)
-        self._disturb(action.targets, action.duration_ms, lambda: None)
         return True
 
     def _reset(self, action: Action) -> bool:
-        if not self._may_disturb(action.targets):
-            return False
         self.world.network.reset(*action.targets)
         return True
 
@@ -363,17 +309,17 @@ class Faults:
 
     def _fill(self, action: Action) -> bool:
         broker = self.world.brokers[action.targets[0]]
-        if broker.disk.full or not self._may_disturb(action.targets):
+        if broker.disk.full:
             return False
         broker.disk.fill()
         self.world.marks.hit("disk full")
-        self._disturb(action.targets, action.duration_ms, broker.disk.empty)
+        self._undo_after(action.duration_ms, broker.disk.empty)
         return True
 
     def _fail(self, action: Action) -> bool:
         """A failed disk stays so until the broker is started again."""
         broker = self.world.brokers[action.targets[0]]
-        if not broker.running or not self._may_disturb(action.targets):
+        if not broker.running:
             return False
         broker.disk.fail()
         self.world.marks.hit("disk failed")
@@ -383,14 +329,14 @@ class Faults:
             broker.disk.repair()
             self._restart_later(broker, 100)
 
-        self._disturb(action.targets, action.duration_ms, replace)
+        self._undo_after(action.duration_ms, replace)
         return True
 
     def _damage(self, action: Action) -> bool:
         """The broker is found dead, and one of its logs rotten when it comes back."""
         broker_id, partition = action.targets
         broker = self.world.brokers[broker_id]
-        if not self._may_disturb((broker_id,)) or not self._may_lose((broker_id,), partition):
+        if not self._may_lose((broker_id,), partition):
             return False
         names = [name for name in broker.disk.logs if name.partition == partition]
         if not names:
@@ -405,7 +351,7 @@ class Faults:
     def _replace_disk(self, action: Action) -> bool:
         (broker_id,) = action.targets
         broker = self.world.brokers[broker_id]
-        if not self._may_disturb((broker_id,)) or not self._may_lose((broker_id,)):
+        if not self._may_lose((broker_id,)):
             return False
         incarnation = broker.incarnation
         broker.kill()

@@ -244,6 +244,7 @@ class Oracle:
         at_risk = self.truth.at_risk.setdefault(broker_id, {})
         for topic_partition in topic_partitions:
             at_risk[topic_partition] = incarnation
+            self.truth.incomplete.add((broker_id, topic_partition))
 
     def broker_sent(self, broker: SimBroker, to: int, request: Any) -> None:
         for hear in self._on_broker_sent:
@@ -346,3 +347,7 @@ class Oracle:
             self.leader_changes += registration.leader_id is not None
         for hear in self._on_registered:
             hear(truth, before)
+        if registration.leader_id is not None:
+            for broker_id in registration.isr:
+                if self.truth.vouches(broker_id, registration.topic_partition):
+                    self.truth.incomplete.discard((broker_id, registration.topic_partition))

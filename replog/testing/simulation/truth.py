@@ -86,6 +86,9 @@ class Truth:
         self.at_risk: dict[int, dict[TopicPartition, int]] = {}
         """What a broker has lost and the controller cannot know yet: partition -> the incarnation
         that lost it. Nothing is asked of such a replica until a later one has registered."""
+        self.incomplete: set[tuple[int, TopicPartition]] = set()
+        """(broker, partition) of copies that have lost something and are not in sync since. Never
+        iterated."""
         self.unclean: dict[int, int] = {}
         """Broker -> the incarnation that died without a marker, until a later one registers."""
 
