@@ -65,8 +65,6 @@ class PartitionTruth:
         if end <= log.log_start_offset or not self.committed:
             return True
         last = self.committed[-1]
-        if last.last_offset < self.log_start:
-            return True  # all of it is deleted, and nobody can compare it any more
         found = log.batch_at(last.base_offset)
         return found is not None and found.leader_epoch == last.leader_epoch
 
