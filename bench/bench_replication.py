@@ -43,10 +43,23 @@ class Driver:
         """A topic's name; the one before is deleted first."""
         if self.topics:
             self.run(self.cluster.delete_topic(f"topic-{self.topics}"))
+            self.run(self.unlink())
         self.topics += 1
         topic = f"topic-{self.topics}"
         self.run(self.cluster.create_topic(topic, partitions, **options))
         return topic
+
+    async def unlink(self):
+        """Give the space back before the next round, not some seconds into it."""
+        members = self.cluster._running().members
+        for broker_id in self.cluster.broker_ids:
+            await self.cluster.until(
+                lambda now, one=broker_id: (
+                    members.node(one).session.version == now._running().model.version
+                ),
+                "every broker to have heard of it",
+            )
+            members.node(broker_id).store.directory.remove_deleted()
 
     def close(self):
         self.run(self.cluster.close())

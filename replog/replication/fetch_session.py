@@ -87,6 +87,9 @@ class ServedSession:
             if known is None:
                 known = self.partitions[asked.topic_partition] = SessionPartition(asked)
             else:
+                if asked.current_leader_epoch != known.asked.current_leader_epoch:
+                    # What was told in the other epoch may have come too late to be taken.
+                    known.high_watermark_told = UNKNOWN_OFFSET
                 known.asked = asked
             self.stirring[asked.topic_partition] = known
 
@@ -105,15 +108,15 @@ class ServedSession:
     def is_news(self, fetched: FetchedPartition) -> bool:
         """Whether to say it; remembers it as said.
 
-        An error is never remembered: the partition is told anew when it is over.
+        An error is never remembered, nor a divergence, whose watermarks the asker does not take:
+        the partition is told anew when it is over.
         """
         known = self.stirring[fetched.topic_partition]
-        if fetched.error is not ErrorCode.NONE:
+        if fetched.error is not ErrorCode.NONE or fetched.diverging_epoch is not None:
             known.high_watermark_told = UNKNOWN_OFFSET
             return True
         news = (
             fetched.records is not None
-            or fetched.diverging_epoch is not None
             or fetched.preferred_read_replica is not None
             or fetched.high_watermark != known.high_watermark_told
             or fetched.log_start_offset != known.log_start_offset_told

@@ -349,6 +349,10 @@ class Leader:
             return False
         if not self._is_eligible(follower):
             return False
+        if follower.log_start_offset < self._log.log_start_offset:
+            # Where our log begins, epochs begin too: what it still has below may be another
+            # leader's, and must be hidden before it can lead (it hears so with this answer).
+            return False
         # Below the floor the high watermark stands still, and reaching it proves nothing: a replica
         # that does not keep up would be taken in and dropped over and over (KAFKA-19996).
         return not self.is_under_min_isr or self._is_caught_up(follower, now_ms)

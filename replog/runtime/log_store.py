@@ -60,6 +60,8 @@ class DirectoryLogStore:
         return cls(
             LogDirectory.open(
                 path,
+                # Whoever still reads a deleted log holds its files by their mapping, not by name.
+                LogConfig(file_delete_delay_ms=0),
                 configs={
                     topic: _without_commit(config) for topic, config in (configs or {}).items()
                 },
@@ -114,6 +116,7 @@ class DirectoryLogStore:
 
     def checkpoint_high_watermarks(self) -> None:
         self.directory.checkpoint_high_watermarks()
+        self.directory.remove_deleted()
 
     def close(self, broker_epoch: int) -> None:
         self._logs.clear()

@@ -1,5 +1,7 @@
 """Incremental fetches: what either side leaves out, and how a session ends and begins anew."""
 
+import dataclasses
+
 import pytest
 
 from replog.messages import (
@@ -137,6 +139,24 @@ def test_partition_is_said_anew_after_an_error():
     session = ServedSession(1, full(asked()))
     session.is_news(fetched(high_watermark=1, log_start_offset=0))
     session.is_news(fetched(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert session.is_news(fetched(high_watermark=1, log_start_offset=0))
+
+
+def test_what_is_told_with_a_divergence_is_told_again():
+    """The follower cuts, and takes neither watermark nor log start from such an answer."""
+    session = ServedSession(1, full(asked()))
+    session.is_news(
+        fetched(high_watermark=1, log_start_offset=0, diverging_epoch=EpochEndOffset(1, 3))
+    )
+    assert session.is_news(fetched(high_watermark=1, log_start_offset=0))
+
+
+def test_what_was_told_in_an_older_epoch_is_told_again():
+    """The answer may have come when the follower had turned to the new epoch already."""
+    session = ServedSession(1, full(asked()))
+    session.is_news(fetched(high_watermark=1, log_start_offset=0))
+    later = dataclasses.replace(asked(), current_leader_epoch=7)
+    session.update(next_of(session, later))
     assert session.is_news(fetched(high_watermark=1, log_start_offset=0))
 
 

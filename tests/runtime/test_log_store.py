@@ -170,6 +170,9 @@ def test_deleting_takes_damaged_logs_too_and_knows_none_by_another_name(tmp_path
     store.delete(TopicPartition("never", 3))
     assert store.get(PARTITION) is None
     assert not os.path.exists(os.path.join(tmp_path, str(PARTITION)))
+    assert any(name.endswith("-delete") for name in os.listdir(tmp_path))
+    store.checkpoint_high_watermarks()
+    assert not any(name.endswith("-delete") for name in os.listdir(tmp_path))
     store.abandon()
 
 

@@ -79,7 +79,7 @@ class EnoughCopies:
         needs_sync = registration.config.log.flush_mode == "commit"
         copies = 0
         for broker_id in registration.replicas:
-            if not self.truth.vouches(broker_id, truth.name):
+            if (broker_id, truth.name) in self.truth.incomplete:
                 copies += 1  # it had one when it asked for more
                 continue
             other = self.truth.log_of(broker_id, truth.name)
