@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
-from replog.errors import ReplogError
-from replog.messages import RegisterBrokerResponse
+from replog.errors import LogFailedError, ReplogError
+from replog.messages import ErrorCode, RegisterBrokerResponse
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
     BrokerRegistered,
@@ -55,7 +55,7 @@ class BrokerNode:
     """See the module. Life: `start` once, then anything, then `close` (or being dropped: a crash).
 
     `ended` is set when the session is over: with ErrorCode.NONE the broker may be closed, with any
-    other it has been replaced, takes nothing more and must be dropped.
+    other it has been replaced or its disk has failed; it takes nothing more and must be dropped.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class BrokerNode:
         self.broker_epoch = NO_BROKER_EPOCH
         self._network = ports.network
         self._executor = EffectExecutor(
-            self.host.step, ports, self.journal, _host_id, self._report_damage
+            self.host.step, ports, self.journal, _host_id, self._take_fault
         )
         self._found: dict[TopicPartition, uuid.UUID] = {}
         """Logs that were there at start, by the id of their topic."""
@@ -165,8 +165,14 @@ class BrokerNode:
         """Flush and close the logs and mark the directory clean. Raises StorageError."""
         self.store.close(self.broker_epoch)
 
-    def _report_damage(self, topic_partition: TopicPartition, now_ms: int) -> None:
-        self._step_session(session_ev.ReplicaDamaged(topic_partition=topic_partition), now_ms)
+    def _take_fault(self, fault: LogUnavailable, now_ms: int) -> None:
+        if fault.damaged:
+            damaged = session_ev.ReplicaDamaged(topic_partition=fault.topic_partition)
+            self._step_session(damaged, now_ms)
+        elif isinstance(fault.error, LogFailedError) and self.ended is None:
+            # A leader that cannot write stands in everybody's way until somebody restarts it. Dead,
+            # it is replaced at once.
+            self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(fault.error))
 
     def _step_session(self, event: session_ev.SessionEvent, now_ms: int) -> None:
         self._carry_out(self.session.step(event, now_ms), now_ms)

@@ -91,13 +91,16 @@ class BrokerEndpoint:
 
     def receive_response(self, request_id: int, response: Any) -> None:
         self.node.receive_response(request_id, response, self._now_ms())
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call when the broker has nothing more to do; see `BrokerNode.ended`."""
+        self._when_ended.append(call)
+
+    def tell_if_ended(self) -> None:
+        """Make those calls if it is so."""
         if self.node.ended is not None:
             for call in self._when_ended:
                 call()
-
-    def when_ended(self, call: Callable[[], None]) -> None:
-        """Call when the session with the controller is over; see `BrokerNode.ended`."""
-        self._when_ended.append(call)
 
     def request_failed(self, request_id: int) -> None:
         self.node.request_failed(request_id, self._now_ms())
@@ -317,6 +320,8 @@ class ClusterPump:
         else:
             # Deadlines were looked at in this very millisecond; what is new is due after it.
             self._arm(now_ms + 1, now_ms)
+        for endpoint in list(self.brokers.values()):
+            endpoint.tell_if_ended()
         for call in self.after_turn:
             call()
         if more:

@@ -56,16 +56,16 @@ class EffectExecutor:
         ports: Ports,
         journal: Journal,
         send_id: Callable[[int], int],
-        on_damage: Callable[[TopicPartition, int], None],
+        on_fault: Callable[[LogUnavailable, int], None],
     ) -> None:
         """send_id: under which id on the network a request of the core's own id travels.
 
-        on_damage(partition, now_ms) is called before the core hears of a damaged log.
+        on_fault(event, now_ms) is called before the core hears of a log that cannot be used.
         """
         self._core = core
         self._store = ports.store
         self._open_log = ports.store.get
-        self._on_damage = on_damage
+        self._on_fault = on_fault
         self._network = ports.network
         self._flushes = ports.flushes
         self._journal = journal
@@ -102,8 +102,8 @@ class EffectExecutor:
         try:
             while events:
                 event = events.popleft()
-                if type(event) is LogUnavailable and event.damaged:
-                    self._on_damage(event.topic_partition, now_ms)
+                if type(event) is LogUnavailable:
+                    self._on_fault(event, now_ms)
                 for effect in self._core(event, now_ms):
                     completion = carry_out[type(effect)](effect)
                     if completion is not None:
@@ -120,7 +120,7 @@ class EffectExecutor:
             raise self._unavailable[topic_partition]
         log = self._open_log(topic_partition)
         if log is None:
-            raise LogFailedError(
+            raise StorageError(
                 f"expected an open log of {topic_partition}, found none; see its earlier error",
                 topic_partition=str(topic_partition),
             )

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 
 import pytest
 
 import replog
+from replog._native import recorded_calls
 from replog.cli.raw_batches import compare_replicas
-from replog.errors import ReplicationError, RequestTimedOutError
+from replog.errors import ReplicationError, RequestTimedOutError, UsageError
 from replog.replication.incidents import LogTruncated
 from replog.runtime.clock import SystemClock
 from tests.runtime.test_local_cluster import run, values
@@ -285,3 +287,26 @@ def test_any_order_of_faults_leaves_equal_files_with_all_that_was_acknowledged(s
     run(scenario, controller=QUICK, directory=tmp_path)
     directories = [str(tmp_path / f"broker-{i}" / "orders-0") for i in (1, 2, 3)]
     compare_replicas(directories, len(answers), [])
+
+
+def test_a_leader_whose_disk_fails_is_replaced_at_once_and_recovers_when_started_again():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        await cluster.produce("orders", [b"before"])
+        leader_id = cluster.leader("orders")
+        path = cluster.partition_directory(leader_id, "orders")
+        recorded_calls.fail("pwritev", errno.EIO, path=path)
+        await cluster.produce("orders", [b"after"])
+        assert cluster.leader("orders") != leader_id
+        with pytest.raises(UsageError, match="killed; restart it first"):
+            cluster.replica(leader_id, "orders")
+        recorded_calls.clear_faults()
+        await cluster.restart(leader_id)
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"before", b"after"]
+
+    recorded_calls.install()
+    try:
+        run(scenario)
+    finally:
+        recorded_calls.uninstall()

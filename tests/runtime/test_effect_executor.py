@@ -75,13 +75,13 @@ class World:
         self.script = {}
         self.events = []
         self.journal = Journal(1)
-        self.damaged = []
+        self.faults = []
         self.executor = EffectExecutor(
             self.core,
             Ports(store=self, network=self, flushes=self),
             self.journal,
             lambda n: 2 * n,
-            lambda name, _: self.damaged.append(name),
+            lambda fault, _: self.faults.append(fault),
         )
 
     def core(self, event, now_ms):
@@ -247,7 +247,7 @@ def test_damage_found_by_a_read_is_told_as_damage_and_answered_as_a_storage_erro
     world.logs[ONE].error = CorruptBatchError("byte 7")
     [event] = world.run(fx.Respond(1, reads(10, 10), max_bytes=100))
     assert event.damaged
-    assert world.damaged == [ONE]
+    assert world.faults == [event]
     assert [partition.error for partition in world.response.partitions] == [
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NONE,
