@@ -26,7 +26,8 @@ class CommittedIsKept:
             if ours is not None and ours.leader_epoch != last.leader_epoch:
                 raise Violation("I2", f"{log} commits {fresh[0]} behind {ours}, not behind {last}")
         for broker_id in registration.isr:
-            if broker_id != log.broker_id:
+            incomplete = (broker_id, truth.name) in self.truth.incomplete
+            if broker_id != log.broker_id and not incomplete:
                 self._check(truth, broker_id, "I1")
 
     def registered(self, truth: PartitionTruth, before: PartitionRegistration | None) -> None:
