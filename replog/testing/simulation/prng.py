@@ -64,7 +64,8 @@ class Streams:
     ) -> None:
         """record: keep every draw in `recorded`. replay: give these draws back instead.
 
-        A replayed stream that has run out returns 0.0 for ever.
+        A replayed stream that has run out returns 0.5 for ever: waits have their usual length, and
+        nothing improbable happens.
         """
         self.seed = seed
         self.recorded: dict[str, list[float]] = {}
@@ -82,7 +83,7 @@ class Streams:
     def _source(self, name: str) -> Callable[[], float]:
         if self._replay is not None:
             left = iter(self._replay.get(name, ()))
-            return lambda: next(left, 0.0)
+            return lambda: next(left, 0.5)
         # Seeded by text: the same numbers in every process, whatever PYTHONHASHSEED says.
         draw = random.Random(f"{self.seed}/{name}").random  # noqa: S311 - repeatable on purpose
         if not self._record:
