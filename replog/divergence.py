@@ -15,8 +15,6 @@ from replog.errors import invariant
 from replog.messages import ErrorCode
 from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset
 
-UNDEFINED = EpochEndOffset(NO_LEADER_EPOCH, UNKNOWN_OFFSET)
-
 
 class EpochHistory(Protocol):
     """Where a log begins and ends, and which epoch wrote which offsets of it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 from replog.cli.record_json import CONTROL_BIT, Row, batch_row, control_name, record_rows
@@ -93,8 +92,3 @@ def visible_rows(path: str, isolation: Isolation) -> Iterator[Row]:
             problem = problem or error
     if problem is not None:
         raise problem
-
-
-def describe_place(path: str) -> str:
-    """What a dump of `path` is headed with."""
-    return os.path.basename(os.path.abspath(path))

@@ -61,10 +61,6 @@ class Consumer(Client):
         """The replica that the leader has named."""
         scheduler.after(stream.below(backoff_us), self._fetch)
 
-    def start_over(self) -> None:
-        """The partition is a new one under its old name."""
-        self.position = 0
-
     def _fetch(self, _: None) -> None:
         if self._leader is None:
             registration = self._cluster.lookup(self.partition)

@@ -127,10 +127,6 @@ class Network:
                 (request_id, response),
             )
 
-    def is_cut(self, source: int, target: int) -> bool:
-        """Whether nothing gets from `source` to `target` now."""
-        return (source, target) in self._cut
-
     def cut(self, source: int, target: int) -> None:
         """Deliver nothing from `source` to `target` until `heal` was called as often."""
         link = (source, target)

@@ -102,10 +102,6 @@ class Oracle:
             self.digest,
         )
 
-    def timer_event(self) -> None:
-        """A timer did something."""
-        self.events += 1
-
     def note(self, text: str) -> None:
         """Something that a reader of a trace wants to know."""
         self.digest = zlib.crc32(text.encode(), self.digest)
