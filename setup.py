@@ -10,6 +10,8 @@ Environment:
     REPLOG_DEBUG=1      bounds checks everywhere, no optimisation, debug symbols
     REPLOG_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer (`make asan`)
     REPLOG_OPTIMIZE=N   gcc's level, 3 by default; 0 builds five times as fast
+    REPLOG_BUILD=0      no native modules: `scripts/environment` installs what is around them, and
+                        `build_ext --inplace` builds them once, where they are used
 """
 
 import os
@@ -146,12 +148,15 @@ def refuse_without_compiler(compiler: str) -> None:
         )
 
 
-setup(
-    ext_modules=cythonize(
+def native_modules() -> list[Extension]:
+    if os.environ.get("REPLOG_BUILD") == "0":
+        return []
+    return cythonize(
         extensions(),
         build_dir=f"build/cython-{VARIANT}",
         compiler_directives={"language_level": 3, "embedsignature": True},
-        nthreads=JOBS if len(list(NATIVE.glob("*.pyx"))) > 1 else 0,
-    ),
-    cmdclass={"build_ext": BuildNative},
-)
+        nthreads=JOBS,
+    )
+
+
+setup(ext_modules=native_modules(), cmdclass={"build_ext": BuildNative})
