@@ -138,6 +138,13 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+class SnapshotId(NamedTuple):
+    """What a snapshot stands for: all records below `end_offset`, the last of `epoch`."""
+
+    end_offset: int
+    epoch: int
+
+
 class TimestampedOffset(NamedTuple):
     """The first record at or after a timestamp."""
 

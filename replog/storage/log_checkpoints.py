@@ -112,6 +112,10 @@ class BareCheckpoints:
     def write_log_start_offset(self, offset: int) -> None:
         self._write(LOG_START_OFFSET_CHECKPOINT, offset)
 
+    def write_high_watermark(self, offset: int) -> None:
+        """Persist a high watermark while the log is open."""
+        self._write(HIGH_WATERMARK_CHECKPOINT, offset)
+
     def note_compacted(self) -> None:
         if self._read(CLEANER_OFFSET_CHECKPOINT) is None:
             self._write(CLEANER_OFFSET_CHECKPOINT, 0)

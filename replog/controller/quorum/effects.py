@@ -13,8 +13,9 @@ from replog.types import frozen_positional
 if TYPE_CHECKING:
     from replog.controller.quorum.election_state import ElectionState
     from replog.controller.quorum.incidents import QuorumIncident
-    from replog.controller.quorum.messages import QuorumRequest, QuorumResponse, SnapshotId
+    from replog.controller.quorum.messages import QuorumRequest, QuorumResponse
     from replog.messages import RawBatches
+    from replog.types import SnapshotId
 
 
 @frozen_positional

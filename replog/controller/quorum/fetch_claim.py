@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from replog.controller.quorum.messages import SnapshotId
 from replog.divergence import check_claim
-from replog.types import NO_LEADER_EPOCH, EpochEndOffset
+from replog.types import NO_LEADER_EPOCH, EpochEndOffset, SnapshotId
 
 if TYPE_CHECKING:
     from replog.controller.quorum.quorum_log import QuorumLog

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from replog.types import frozen
 
 if TYPE_CHECKING:
-    from replog.controller.quorum.messages import SnapshotId
     from replog.errors import ReplogError
     from replog.messages import ErrorCode
+    from replog.types import SnapshotId
 
 
 class CampaignCause(enum.Enum):

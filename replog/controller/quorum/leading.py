@@ -15,12 +15,11 @@ from replog.controller.quorum.messages import (
     FetchSnapshotResponse,
     QuorumFetchRequest,
     QuorumFetchResponse,
-    SnapshotId,
     SnapshotRead,
 )
 from replog.controller.quorum.roles import Leader, Resigned
 from replog.messages import ErrorCode, LogRead
-from replog.types import UNKNOWN_OFFSET
+from replog.types import UNKNOWN_OFFSET, SnapshotId
 
 if TYPE_CHECKING:
     from replog.controller.quorum.member_context import MemberContext

@@ -6,17 +6,10 @@ older one learns of it. A log's end is compared as (last epoch, end offset), the
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from replog.messages import ErrorCode, LogRead, RawBatches
-from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset, frozen
-
-
-class SnapshotId(NamedTuple):
-    """What a snapshot stands for: all records below `end_offset`, the last of `epoch`."""
-
-    end_offset: int
-    epoch: int
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset, SnapshotId, frozen
 
 
 @frozen

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 from replog.divergence import EpochHistory
 
 if TYPE_CHECKING:
-    from replog.controller.quorum.messages import SnapshotId
+    from replog.types import SnapshotId
 
 
 class QuorumLog(EpochHistory, Protocol):

@@ -25,7 +25,7 @@ from replog.controller.quorum.voter_progress import VoterProgress
 from replog.errors import invariant
 
 if TYPE_CHECKING:
-    from replog.controller.quorum.messages import SnapshotId
+    from replog.types import SnapshotId
 
 NEVER_MS = 2**63 - 1
 """A deadline that does not come."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from replog.controller.quorum.messages import SnapshotId
 from replog.errors import invariant
-from replog.types import EpochEndOffset
+from replog.types import EpochEndOffset, SnapshotId
 
 
 class Entry(NamedTuple):

@@ -8,7 +8,7 @@ import pytest
 
 from replog.controller.quorum.commit_rules import committed_offset, quorum_silent_since
 from replog.controller.quorum.fetch_claim import judge_claim
-from replog.controller.quorum.messages import SnapshotId, VoteRequest
+from replog.controller.quorum.messages import VoteRequest
 from replog.controller.quorum.roles import (
     Candidate,
     Follower,
@@ -19,7 +19,7 @@ from replog.controller.quorum.roles import (
     Voted,
 )
 from replog.controller.quorum.vote_rules import grants_pre_vote, grants_vote, is_up_to_date
-from replog.types import EpochEndOffset
+from replog.types import EpochEndOffset, SnapshotId
 from tests.controller.quorum.memory_quorum_log import Entry, MemoryQuorumLog
 from tests.controller.quorum.test_roles import make
 
