@@ -349,6 +349,20 @@ class RegisterBrokerResponse:
 
 
 @frozen
+class LeaderlessLog:
+    """How far a replica's log goes while nobody leads its partition, so that it cannot grow.
+
+    `leader_epoch` is that of the registration without a leader, which the broker obeys.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    leader_epoch: int
+    latest_epoch: int
+    log_end_offset: int
+
+
+@frozen
 class HeartbeatRequest:
     """`version`: metadata the broker has applied. `want_shut_down`: move my leaderships away."""
 
@@ -358,6 +372,8 @@ class HeartbeatRequest:
     want_shut_down: bool = False
     damaged: tuple[TopicPartition, ...] = ()
     """Replicas found corrupt below their recovery point since the broker registered."""
+    leaderless: tuple[LeaderlessLog, ...] = ()
+    """Its logs of all partitions without a leader: told with each heartbeat, until one is found."""
 
 
 @frozen

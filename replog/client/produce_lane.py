@@ -1,7 +1,8 @@
 """The batches of one partition on their way to its leader, in order and each at most once.
 
-Up to a limit they are sent without waiting for each other. The first failure stops the lane: what
-is in flight is awaited, and then all that failed is judged together, in order.
+Up to a limit they are sent without waiting for each other, those with sequence numbers as
+`produce_window` says. The first failure stops the lane: what is in flight is awaited, and then all
+that failed is judged together, in order.
 
 - Idempotent: whatever may succeed later is sent again under its sequence number, so that the leader
   tells a repeat (facts 9.3). If one has failed for good, those behind it take a new producer id,
@@ -16,6 +17,7 @@ import collections
 import functools
 from typing import TYPE_CHECKING
 
+from replog.client.produce_window import IN_FLIGHT_MAX, Leadership, ProduceWindow
 from replog.client.produced import SEQUENCES, Failure, PendingBatches, Produced
 from replog.client.protocol_errors import RETRIABLE, error_of
 from replog.errors import NoLeaderError, UnknownTopicOrPartitionError
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
     from replog.messages import ProduceResponse
     from replog.types import TopicPartition
 
-IN_FLIGHT_IDEMPOTENT = 5
-"""As many batches of a producer as a leader remembers."""
 IN_FLIGHT_PLAIN = 100
 RETRY_BACKOFF_MS = 100
 
@@ -52,7 +52,8 @@ class ProduceLane:
         self._connection = connection
         self._acks = acks
         self._timeout_ms = request_timeout_ms
-        self._in_flight_max = IN_FLIGHT_IDEMPOTENT if idempotent else IN_FLIGHT_PLAIN
+        self._in_flight_max = IN_FLIGHT_MAX if idempotent else IN_FLIGHT_PLAIN
+        self._window = ProduceWindow() if idempotent else None
         self._next_sequence = 0 if idempotent else -1
         self._next_order = 0
         self._waiting: collections.deque[PendingBatches] = collections.deque()
@@ -90,7 +91,8 @@ class ProduceLane:
     def metadata_changed(self) -> None:
         """Try again what waits for a leader, and give up on one that leads no longer."""
         if self._in_flight:
-            leader_id = self._leader()
+            leadership = self._leadership()
+            leader_id = None if leadership is None else leadership.leader_id
             for pending in list(self._in_flight):
                 if pending.sent_to != leader_id:
                     self._connection.give_up(pending.request_id)
@@ -122,19 +124,34 @@ class ProduceLane:
         self._failed.clear()
         self._stopped = True
 
-    def _leader(self) -> int | None:
+    def _leadership(self) -> Leadership | None:
         try:
-            return self._connection.partition(self.topic_partition).leader_id
+            registration = self._connection.partition(self.topic_partition)
         except UnknownTopicOrPartitionError:
             return None
+        if registration.leader_id is None:
+            return None
+        return Leadership(registration.leader_id, registration.leader_epoch)
+
+    def _may_send(self, pending: PendingBatches, leadership: Leadership) -> bool:
+        in_flight = self._in_flight
+        return self._window is None or self._window.may_send(
+            pending.order,
+            leadership,
+            len(in_flight),
+            in_flight[0].order if in_flight else pending.order,
+        )
 
     def _send(self) -> None:
         """Send from the line's head, as many as may be in flight."""
         while self._waiting and len(self._in_flight) < self._in_flight_max:
-            leader_id = self._leader()
-            if leader_id is None:
+            leadership = self._leadership()
+            if leadership is None:
                 self._retry_soon()
                 return
+            if not self._may_send(self._waiting[0], leadership):
+                return
+            leader_id = leadership.leader_id
             pending = self._waiting.popleft()
             request = ProduceRequest(
                 partitions=((self.topic_partition, pending.batches),),
@@ -146,6 +163,8 @@ class ProduceLane:
                 _complete(pending, Produced(topic_partition=self.topic_partition))
                 continue
             self._in_flight.append(pending)
+            if self._window is not None:
+                self._window.sent(pending.order, leadership)
             pending.sent_to = leader_id
             pending.request_id = self._connection.ask(
                 leader_id, request, functools.partial(self._answered, pending)
@@ -162,6 +181,8 @@ class ProduceLane:
             answer = response.partitions[0]
             if answer.error is ErrorCode.NONE:
                 self._acknowledged_order = max(self._acknowledged_order, pending.order)
+                if self._window is not None:
+                    self._window.acknowledged(pending.order)
                 _complete(
                     pending,
                     Produced(
@@ -189,6 +210,8 @@ class ProduceLane:
             pending.failure = failure
             self._stopped = True
             self._failed.append(pending)
+            if self._window is not None:
+                self._window.close()
         if not self._stopped:
             if self._waiting:
                 self._send()
@@ -239,6 +262,8 @@ class ProduceLane:
         """Give all that waits a new producer's numbers, from 0 on."""
         self.producer_id = self._connection.new_producer_id()
         self._next_sequence = 0
+        if self._window is not None:
+            self._window.close()
         for pending in self._waiting:
             pending.renumber(self.producer_id, self._next_sequence)
             self._next_sequence = (self._next_sequence + pending.count) % SEQUENCES

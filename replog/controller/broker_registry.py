@@ -106,6 +106,7 @@ class BrokerRegistry:
                 and request.broker_id not in partition.damaged
             ):
                 self._state.found_damaged(partition, request.broker_id)
+        self._hear_log_ends(request)
         if request.want_shut_down:
             return self._shut_down(broker, now_ms)
         if broker.fenced and request.version >= broker.catch_up_version:
@@ -128,6 +129,16 @@ class BrokerRegistry:
             silent_ms = now_ms - broker.heard_ms
             if not broker.fenced and silent_ms >= self._options.broker_session_timeout_ms:
                 self._fence(broker, FenceCause.SESSION_EXPIRED, now_ms)
+
+    def _hear_log_ends(self, request: HeartbeatRequest) -> None:
+        """Partitions without a leader may wait for the length of a log that cannot grow."""
+        for log in request.leaderless:
+            partition = self._state.partitions.get(log.topic_partition)
+            if partition is None or partition.registration.topic_id != log.topic_id:
+                continue
+            end = LogEnd(log.latest_epoch, log.log_end_offset)
+            if partition.told(request.broker_id, log.leader_epoch, end):
+                self._state.settle(partition)
 
     def _judge_logs(self, request: RegisterBrokerRequest, *, unclean: bool) -> None:
         """What the broker found on its disks decides what its replicas may vouch for.

@@ -24,6 +24,7 @@ from replog.controller.effects import (
     SetBrokerEpoch,
 )
 from replog.controller.events import (
+    LeadersChanged,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -36,6 +37,7 @@ from replog.messages import (
     ErrorCode,
     HeartbeatRequest,
     HeartbeatResponse,
+    LeaderlessLog,
     MetadataFetchRequest,
     MetadataFetchResponse,
     RegisterBrokerRequest,
@@ -81,6 +83,7 @@ class BrokerSession:
         self._replicas: tuple[ReplicaState, ...] = ()
         self._damaged: dict[TopicPartition, None] = {}
         self._damaged_told: tuple[TopicPartition, ...] = ()
+        self._leaderless: dict[TopicPartition, LeaderlessLog] = {}
         self._next_request_id = 0
         timeout_ms = options.broker_session_timeout_ms // 2
         pause_ms_max = options.broker_session_timeout_ms
@@ -127,8 +130,19 @@ class BrokerSession:
         elif isinstance(event, ReplicaDamaged):
             self._damaged[event.topic_partition] = None
             self._heartbeat_soon(now_ms)
+        elif isinstance(event, LeadersChanged):
+            self._leaders_changed(event, now_ms)
         effects.extend(self._send_what_is_due(now_ms))
         return effects
+
+    def _leaders_changed(self, event: LeadersChanged, now_ms: int) -> None:
+        for name in event.led:
+            self._leaderless.pop(name, None)
+        for log in event.leaderless:
+            self._leaderless[log.topic_partition] = log
+        if event.leaderless:
+            # An election may wait for how long this log is.
+            self._heartbeat_soon(now_ms)
 
     def _received(self, event: ResponseReceived, now_ms: int) -> Iterable[SessionEffect]:
         response = event.response
@@ -242,6 +256,7 @@ class BrokerSession:
                 version=self.version,
                 want_shut_down=self.state is SessionState.LEAVING,
                 damaged=self._damaged_told,
+                leaderless=tuple(self._leaderless.values()),
             )
             request_id = self._heartbeat.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, heartbeat))

@@ -9,6 +9,10 @@ A replica back from an unclean stop may have lost its tail. Of any `min_insync_r
 most all but one have (contract C2), so among that many the longest log, compared by (epoch of its
 last record, end offset), still holds all that is committed. A damaged holder is one of those that
 have lost: it counts among the many, and never leads.
+
+Lengths are compared only as told since the partition lost its leader. Before that an unclean
+replica follows, and what its log has grown by may be committed; the leader may even be cut off from
+the controller, and go on with replicas that have registered anew meanwhile.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from replog.controller.incidents import ElectionCause
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LogEnd:
-    """How long a replica's log was when its broker registered; the larger one holds more."""
+    """How long a replica's log is while nobody leads; the larger one holds more."""
 
     latest_epoch: int
     log_end_offset: int
@@ -51,8 +55,9 @@ class Candidates:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     holders: frozenset[int]
-    unclean: Mapping[int, LogEnd]
-    """Holders that came back from an unclean stop, and how long their logs were then."""
+    unclean: Mapping[int, LogEnd | None]
+    """Holders that came back from an unclean stop, and how long their logs are; None: not told
+    since the leader was lost."""
     damaged: frozenset[int]
     min_insync_replicas: int
     unclean_leader_election: bool
@@ -81,12 +86,11 @@ def elect(candidates: Candidates, is_live: Callable[[int], bool]) -> Elected | N
 
 
 def _longest(candidates: Candidates) -> list[int]:
-    """Unclean holders with the largest log, where enough of them are back to vouch together."""
+    """Unclean holders with the largest log, where enough of them have told theirs."""
     needed = min(candidates.min_insync_replicas, len(candidates.holders))
-    back = len(candidates.unclean) + len(candidates.damaged & candidates.holders)
-    if not candidates.unclean or back < needed:
+    ranks = {replica: end.rank for replica, end in candidates.unclean.items() if end is not None}
+    back = len(ranks) + len(candidates.damaged & candidates.holders)
+    if not ranks or back < needed:
         return []
-    largest = max(end.rank for end in candidates.unclean.values())
-    return [
-        replica for replica in candidates.unclean if candidates.unclean[replica].rank == largest
-    ]
+    largest = max(ranks.values())
+    return [replica for replica, rank in ranks.items() if rank == largest]

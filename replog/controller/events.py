@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
-    from replog.messages import ControllerRequest, ControllerResponse
+    from replog.messages import ControllerRequest, ControllerResponse, LeaderlessLog
     from replog.types import TopicPartition
 
 
@@ -63,5 +63,17 @@ class ReplicaDamaged:
     topic_partition: TopicPartition
 
 
+@frozen
+class LeadersChanged:
+    """This broker has obeyed a delta of the metadata: who leads its partitions now."""
+
+    leaderless: tuple[LeaderlessLog, ...] = ()
+    """Nobody; these logs stand still."""
+    led: tuple[TopicPartition, ...] = ()
+    """Somebody, or the partition is gone."""
+
+
 ControllerEvent: TypeAlias = RequestReceived | ConnectionLost | Tick
-SessionEvent: TypeAlias = ResponseReceived | RequestFailed | ShutdownWanted | ReplicaDamaged | Tick
+SessionEvent: TypeAlias = (
+    ResponseReceived | RequestFailed | ShutdownWanted | ReplicaDamaged | LeadersChanged | Tick
+)

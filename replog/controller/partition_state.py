@@ -17,7 +17,8 @@ class PartitionState:
     Every change raises `partition_epoch` by one, and `leader_epoch` exactly where it names the
     leader anew (facts 10.4): another leader, or none. Nothing ever lowers either.
     Invariant: isr is a non-empty subset of holders and holds the leader; unclean names holders
-    only; who is damaged is no holder unless it is the last of the isr.
+    only; who is damaged is no holder unless it is the last of the isr. While there is a leader no
+    log end is known: logs grow, and controllers hear nothing of it.
     """
 
     __slots__ = ("damaged", "holders", "registration", "unclean")
@@ -25,7 +26,9 @@ class PartitionState:
     def __init__(self, registration: PartitionRegistration) -> None:
         self.registration = registration
         self.holders = frozenset(registration.isr)
-        self.unclean: dict[int, LogEnd] = {}
+        self.unclean: dict[int, LogEnd | None] = {}
+        """Holders that may have lost their tails, with their log ends as told since the partition
+        has had no leader; None before."""
         self.damaged: frozenset[int] = frozenset()
 
     def commit_isr(self, isr: tuple[int, ...]) -> None:
@@ -41,14 +44,24 @@ class PartitionState:
             # A damaged last copy is never set aside, so this is that copy, mended by its owner.
             self.damaged -= {broker_id}
         if broker_id in self.unclean:
-            self.unclean[broker_id] = log_end
+            self.unclean[broker_id] = self._final(log_end)
 
     def returned_unclean(self, broker_id: int, log_end: LogEnd) -> None:
         """The replica may have lost its tail: alone it vouches for nothing any more."""
         if broker_id in self.registration.isr:
             self.damaged -= {broker_id}
         if broker_id in self.holders:
-            self.unclean[broker_id] = log_end
+            self.unclean[broker_id] = self._final(log_end)
+
+    def told(self, broker_id: int, leader_epoch: int, log_end: LogEnd) -> bool:
+        """Hear how long a replica's log is, that obeys this epoch; whether it is news that counts.
+
+        It does where the epoch is the registered one and has no leader: such a log stands still.
+        """
+        if leader_epoch != self.registration.leader_epoch or broker_id not in self.unclean:
+            return False
+        before, self.unclean[broker_id] = self.unclean[broker_id], self._final(log_end)
+        return self.unclean[broker_id] != before
 
     def found_damaged(self, broker_id: int) -> None:
         """The replica's log is corrupt: it vouches for nothing until it has caught up again.
@@ -84,6 +97,10 @@ class PartitionState:
         self.unclean.pop(elected.leader_id, None)
         self._register(isr=elected.isr, names_leader=True, elected=elected)
         return elected
+
+    def _final(self, log_end: LogEnd) -> LogEnd | None:
+        """What a log end is worth: nothing while a leader may make the log longer."""
+        return None if self.registration.leader_id is not None else log_end
 
     def _may_stay(
         self, leader_id: int | None, isr: tuple[int, ...], is_live: Callable[[int], bool]
@@ -128,6 +145,7 @@ class PartitionState:
         after = dataclasses.replace(before, isr=isr, partition_epoch=before.partition_epoch + 1)
         if names_leader:
             leader_epoch = before.leader_epoch + 1
+            self.unclean = dict.fromkeys(self.unclean)
             unclean = elected is not None and elected.cause is ElectionCause.UNCLEAN
             after = dataclasses.replace(
                 after,

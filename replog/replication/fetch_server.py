@@ -100,17 +100,24 @@ class FetchServer:
     def wake(self, moved: Iterable[tuple[Replica, bool]], now_ms: int) -> None:
         """Something moved at each of these: answer the fetches that need not wait any more.
 
-        With each replica: whether its log's end or its role did; else followers need not be told.
-        One answer tells all that has moved.
+        With each replica: whether its log's end or its role did; else followers need not be told,
+        unless they serve consumers, who wait for their high watermarks (KIP-392). One answer tells
+        all that has moved.
         """
         waits: dict[int, FetchWait] = {}
+        outdated: dict[int, FetchWait] = {}
+        followers_serve = self._context.options.rack_aware_reads
         for replica, concerns_followers in moved:
             if replica.sessions:
                 for session in list(replica.sessions.values()):
                     self._stir(session, replica)
                     wait = session.waiting
-                    if wait is not None and (concerns_followers or session.replica_id < 0):
+                    if wait is None:
+                        continue
+                    if concerns_followers or session.replica_id < 0:
                         waits[wait.request_id] = wait
+                    elif followers_serve:
+                        outdated[wait.request_id] = wait
             if replica.fetch_waits:
                 waits.update(replica.fetch_waits)
         for wait in waits.values():
@@ -119,6 +126,9 @@ class FetchServer:
                 # The log tells its last stable offset only after its high watermark was set.
                 again = functools.partial(self._maybe_complete, wait)
                 self._context.deadlines.schedule(now_ms, again)
+        for wait in outdated.values():
+            if wait.request_id in self._waits:
+                self._complete(wait, now_ms)
 
     def release(self, replica: Replica, now_ms: int) -> None:
         """The replica is gone from here: the fetches that wait at it hear so."""

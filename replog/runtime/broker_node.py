@@ -14,7 +14,7 @@ from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
 from replog.errors import LogFailedError, ReplogError
-from replog.messages import ErrorCode, RegisterBrokerResponse
+from replog.messages import ErrorCode, LeaderlessLog, RegisterBrokerResponse
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
     BrokerRegistered,
@@ -211,6 +211,36 @@ class BrokerNode:
         if self._registered_version is not None and delta.version >= self._registered_version:
             self._registered_version = None
             self.store.set_aside_strays(self._is_held)
+        self._tell_leaders(delta, removed, now_ms)
+
+    def _tell_leaders(
+        self,
+        delta: MetadataDelta,
+        removed: tuple[tuple[TopicPartition, uuid.UUID], ...],
+        now_ms: int,
+    ) -> None:
+        """Let the session know of logs that nobody leads, and of those that are led again."""
+        led = [name for name, _ in removed]
+        leaderless: list[LeaderlessLog] = []
+        for registration in delta.partitions:
+            if self.broker_id not in registration.replicas:
+                continue
+            log = self.store.get(registration.topic_partition)
+            if registration.leader_id is not None or log is None:
+                led.append(registration.topic_partition)
+                continue
+            leaderless.append(
+                LeaderlessLog(
+                    topic_partition=registration.topic_partition,
+                    topic_id=registration.topic_id,
+                    leader_epoch=registration.leader_epoch,
+                    latest_epoch=log.latest_epoch,
+                    log_end_offset=log.log_end_offset,
+                )
+            )
+        if led or leaderless:
+            changed = session_ev.LeadersChanged(leaderless=tuple(leaderless), led=tuple(led))
+            self._step_session(changed, now_ms)
 
     def _removed_by(self, delta: MetadataDelta) -> tuple[tuple[TopicPartition, uuid.UUID], ...]:
         """What is gone by the delta's own word, and what a topic of another id stands in for."""

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from replog._native.record_encoder import encode
-from replog.client.produce_lane import IN_FLIGHT_IDEMPOTENT, ProduceLane
+from replog.client.produce_lane import ProduceLane
+from replog.client.produce_window import IN_FLIGHT_MAX
 from replog.client.produced import PendingBatches, split
 from replog.errors import (
     NoLeaderError,
@@ -56,6 +57,7 @@ class Connection:
 
     def __init__(self):
         self.leader_id = 1
+        self.leader_epoch = 3
         self.asked = []
         self.told = []
         self.given_up = []
@@ -82,6 +84,7 @@ class Connection:
             replicas=(1, 2),
             isr=(1, 2),
             leader_id=self.leader_id,
+            leader_epoch=self.leader_epoch,
         )
 
     def ask(self, broker_id, request, answered):
@@ -150,10 +153,19 @@ def send(lane, count=1, deadline_ms=1000.0):
     return futures
 
 
-def test_no_more_are_in_flight_than_a_leader_remembers(connection):
+def known_lane(connection):
+    """A lane whose first batch, sequence 0, is acknowledged by the leader."""
     lane = lane_of(connection)
+    send(lane)
+    connection.answer(0)
+    connection.asked.clear()
+    return lane
+
+
+def test_no_more_are_in_flight_than_a_leader_remembers(connection):
+    lane = known_lane(connection)
     futures = send(lane, 8)
-    assert connection.sent() == [(1, number) for number in range(IN_FLIGHT_IDEMPOTENT)]
+    assert connection.sent() == [(1, 1 + number) for number in range(IN_FLIGHT_MAX)]
     connection.answer(0)
     assert len(connection.asked) == 6
     assert (futures[0].result.base_offset, futures[0].result.leader_epoch) == (0, 3)
@@ -164,7 +176,7 @@ def test_no_more_are_in_flight_than_a_leader_remembers(connection):
 
 
 def test_what_failed_for_a_passing_reason_is_sent_again_in_order_under_its_sequence(connection):
-    lane = lane_of(connection)
+    lane = known_lane(connection)
     futures = send(lane, 4)
     connection.answer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     connection.answer(1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
@@ -172,36 +184,97 @@ def test_what_failed_for_a_passing_reason_is_sent_again_in_order_under_its_seque
     assert len(connection.asked) == 4, "nothing is sent while answers are awaited"
     connection.asked[3][2](None)
     connection.fire()
-    assert connection.sent(4) == [(1, 0), (1, 1), (1, 3)]
-    for place in (4, 5, 6):
+    connection.answer(4)
+    assert connection.sent(4) == [(1, 1), (1, 2), (1, 4)]
+    for place in (5, 6):
         connection.answer(place)
     assert all(future.result for future in futures)
     assert lane.is_idle
 
 
 def test_a_change_of_leader_resends_at_once_and_to_the_new_one(connection):
-    lane = lane_of(connection)
+    lane = known_lane(connection)
     send(lane, 2)
     connection.leader_id = 2
     lane.metadata_changed()
     assert connection.given_up == [1, 2]
+    connection.answer(2)
     assert [broker_id for broker_id, _, _ in connection.asked] == [1, 1, 2, 2]
 
 
 def test_a_batch_that_fails_for_good_leaves_no_hole_behind_it(connection):
-    lane = lane_of(connection)
+    lane = known_lane(connection)
     first, second, third = send(lane, 3)
     connection.answer(0, ErrorCode.MESSAGE_TOO_LARGE)
     connection.answer(1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     connection.answer(2, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert isinstance(first.error, RecordBatchTooLargeError)
     connection.fire()
+    connection.answer(3)
     assert connection.sent(3) == [(2, 0), (2, 1)]
-    for place in (3, 4):
-        connection.answer(place)
+    connection.answer(4)
     assert second.result
     assert third.result
     assert lane.next_sequence == 2
+
+
+class TestALeaderThatMayNotKnowTheProducer:
+    """It takes any sequence: were the first of several refused, the next would take its place."""
+
+    def test_the_first_batch_of_a_producer_goes_ahead_alone(self, connection):
+        lane = lane_of(connection)
+        send(lane, 3)
+        assert connection.sent() == [(1, 0)]
+        connection.answer(0)
+        assert connection.sent(1) == [(1, 1), (1, 2)]
+
+    def test_so_does_the_first_after_a_failure(self, connection):
+        lane = known_lane(connection)
+        send(lane, 3)
+        connection.answer(0, ErrorCode.NOT_ENOUGH_REPLICAS)
+        connection.answer(1, ErrorCode.NOT_ENOUGH_REPLICAS)
+        connection.answer(2, ErrorCode.NOT_ENOUGH_REPLICAS)
+        connection.fire()
+        assert connection.sent(3) == [(1, 1)]
+        connection.answer(3, ErrorCode.NOT_ENOUGH_REPLICAS)
+        connection.fire()
+        assert connection.sent(3) == [(1, 1), (1, 1)], "refused again: still alone"
+        connection.answer(4)
+        assert connection.sent(5) == [(1, 2), (1, 3)]
+
+    def test_a_later_batch_that_was_acknowledged_beside_a_failure_opens_nothing(self, connection):
+        lane = known_lane(connection)
+        send(lane, 4)
+        connection.answer(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for place in (1, 2):
+            connection.answer(place)
+        connection.asked[3][2](None)
+        connection.fire()
+        assert connection.sent(4) == [(1, 1)]
+
+    @pytest.mark.parametrize(("leader_id", "leader_epoch"), [(2, 4), (1, 4)])
+    def test_so_does_the_first_to_a_new_leader_though_nothing_failed(
+        self, connection, leader_id, leader_epoch
+    ):
+        """The same broker elected again may have come back empty."""
+        lane = known_lane(connection)
+        connection.leader_id, connection.leader_epoch = leader_id, leader_epoch
+        send(lane, 3)
+        assert connection.sent() == [(1, 1)]
+        connection.answer(0)
+        assert connection.sent(1) == [(1, 2), (1, 3)]
+
+    def test_so_does_the_first_of_a_new_producer_id(self, connection):
+        lane = known_lane(connection)
+        send(lane, 3)
+        for place in range(3):
+            connection.answer(place, ErrorCode.MESSAGE_TOO_LARGE)
+        send(lane, 2)
+        assert connection.sent(3) == [(2, 0)]
+
+    def test_plain_batches_need_not_wait_for_each_other(self, connection):
+        send(lane_of(connection, idempotent=False), 3)
+        assert len(connection.asked) == 3
 
 
 def test_a_sequence_gap_that_nothing_explains_is_told(connection):
@@ -276,11 +349,11 @@ def test_acks_0_are_told_and_known_of_no_more(connection):
 
 
 def test_closing_fails_all_that_is_on_its_way(connection):
-    lane = lane_of(connection)
+    lane = known_lane(connection)
     futures = send(lane, 7)
     lane.close(ReplicationError("closed"))
     assert all(str(future.error) == "closed" for future in futures)
-    assert connection.given_up == [1, 2, 3, 4, 5]
+    assert len(connection.given_up) == IN_FLIGHT_MAX
 
 
 def test_a_set_is_split_into_sets_of_one_batch_each():

@@ -12,6 +12,7 @@ from replog.messages import (
     CreateTopicRequest,
     HeartbeatRequest,
     IsrProposal,
+    LeaderlessLog,
     RegisterBrokerRequest,
     ReplicaState,
 )
@@ -145,6 +146,17 @@ def log_of(partition, latest_epoch, log_end_offset, *, damaged=False):
         latest_epoch=latest_epoch,
         log_end_offset=log_end_offset,
         damaged=damaged,
+    )
+
+
+def leaderless_log(partition, latest_epoch, log_end_offset):
+    """What a broker that has obeyed this registration says of a log that nobody leads."""
+    return LeaderlessLog(
+        topic_partition=partition.topic_partition,
+        topic_id=partition.topic_id,
+        leader_epoch=partition.leader_epoch,
+        latest_epoch=latest_epoch,
+        log_end_offset=log_end_offset,
     )
 
 

@@ -9,6 +9,7 @@ from replog.controller.broker_session import (
 )
 from replog.controller.effects import ApplyMetadata, SendToController, SessionEnded, SetBrokerEpoch
 from replog.controller.events import (
+    LeadersChanged,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -19,6 +20,7 @@ from replog.messages import (
     ErrorCode,
     HeartbeatRequest,
     HeartbeatResponse,
+    LeaderlessLog,
     MetadataFetchRequest,
     MetadataFetchResponse,
     RegisterBrokerRequest,
@@ -167,6 +169,32 @@ def test_damage_is_told_at_once_and_until_it_was_heard(session):
     session.step(RequestFailed(request_id=asked), 13)
     ((_, heartbeat),) = sent(session.step(Tick(), 113), HeartbeatRequest)
     assert heartbeat.damaged == (other,)
+
+
+def test_logs_that_nobody_leads_are_told_at_once_and_with_every_heartbeat_until_they_are_led(
+    session,
+):
+    """A controller that has just been elected knows nothing of what was told to another."""
+    running(session)
+    logs = [
+        LeaderlessLog(
+            topic_partition=TopicPartition("t", number),
+            topic_id=None,
+            leader_epoch=4,
+            latest_epoch=3,
+            log_end_offset=10,
+        )
+        for number in range(2)
+    ]
+    effects = session.step(LeadersChanged(leaderless=tuple(logs)), 10)
+    ((asked, heartbeat),) = sent(effects, HeartbeatRequest)
+    assert heartbeat.leaderless == tuple(logs)
+    answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+    session.step(answer, 11)
+    assert session.step(LeadersChanged(led=(TopicPartition("t", 0),)), 12) == []
+    due_ms = 11 + OPTIONS.broker_heartbeat_interval_ms
+    ((_, heartbeat),) = sent(session.step(Tick(), due_ms), HeartbeatRequest)
+    assert heartbeat.leaderless == (logs[1],)
 
 
 def test_leaving_asks_often_until_it_may_stop(session):

@@ -8,7 +8,7 @@ import pytest
 from replog.controller.election import Candidates, LogEnd, elect
 from replog.controller.incidents import ElectionCause, LeaderElected, PartitionOffline
 from replog.messages import ErrorCode
-from tests.controller.conversation import Controller, log_of
+from tests.controller.conversation import Controller, leaderless_log, log_of
 
 SUBSETS = [
     frozenset(chosen) for size in range(4) for chosen in itertools.combinations((0, 1, 2), size)
@@ -23,9 +23,13 @@ def dumb_twin(replicas, isr, holders, unclean, damaged, floor, allow_unclean, li
         (ElectionCause.IN_SYNC, [replica for replica in vouching if replica in isr]),
         (ElectionCause.HOLDS_ALL_COMMITTED, [one for one in vouching if one in holders]),
     ]
-    if unclean and len(unclean) + len(damaged & holders) >= min(floor, len(holders)):
-        best = max((end.latest_epoch, end.log_end_offset) for end in unclean.values())
-        ranks = {who: (end.latest_epoch, end.log_end_offset) for who, end in unclean.items()}
+    ranks = {
+        who: (end.latest_epoch, end.log_end_offset)
+        for who, end in unclean.items()
+        if end is not None
+    }
+    if ranks and len(ranks) + len(damaged & holders) >= min(floor, len(holders)):
+        best = max(ranks.values())
         groups.append((ElectionCause.LONGEST, [one for one in usable if ranks.get(one) == best]))
     if allow_unclean:
         groups.append((ElectionCause.UNCLEAN, usable))
@@ -36,13 +40,17 @@ def dumb_twin(replicas, isr, holders, unclean, damaged, floor, allow_unclean, li
 
 
 def test_elections_equal_the_dumb_twin_over_all_small_cases():
-    ends = (LogEnd(1, 5), LogEnd(1, 7), LogEnd(2, 3))
+    choices = [
+        (LogEnd(1, 5), LogEnd(1, 7), LogEnd(2, 3)),
+        (LogEnd(1, 7), LogEnd(2, 3), LogEnd(1, 5)),
+        (LogEnd(1, 5), None, LogEnd(1, 5)),
+    ]
     count = 0
     for isr, live, damaged in itertools.product(SUBSETS[1:], SUBSETS, SUBSETS):
         for holders in (found for found in SUBSETS if found >= isr):
             for suspects in (found for found in SUBSETS if found <= holders - damaged):
-                for shift, floor, allowed in itertools.product(range(2), (1, 2, 3), (False, True)):
-                    unclean = {who: ends[(who + shift) % 3] for who in sorted(suspects)}
+                for ends, floor, allowed in itertools.product(choices, (1, 2, 3), (False, True)):
+                    unclean = {who: ends[who] for who in sorted(suspects)}
                     candidates = Candidates(
                         replicas=(2, 0, 1),
                         isr=tuple(sorted(isr)),
@@ -206,6 +214,52 @@ def test_a_holder_that_never_stopped_leads_although_it_left_the_in_sync_set(cont
     now = controller.partition()
     assert (now.leader_id, now.isr) == (1, (1,))
     assert elections(controller)[-1] == (1, ElectionCause.HOLDS_ALL_COMMITTED)
+
+
+class TestEndsToldUnderALeader:
+    """They are old by the time they are needed: whoever follows grows, and may hold the most."""
+
+    @pytest.fixture
+    def grown(self, controller):
+        """Nobody leads. 1 was back, unclean, when its log ended at 7, and went on following 0."""
+        controller.create(replicas=(0, 1), min_insync_replicas=2)
+        controller.restart(1, "second", clean=False, logs=(log_of(controller.partition(), 0, 7),))
+        assert controller.partition().isr == (0,)
+        logs = (log_of(controller.partition(), 0, 7),)
+        controller.restart(0, "second", clean=False, logs=logs)
+        return controller.partition()
+
+    def test_no_election_compares_them(self, controller, grown):
+        assert grown.leader_id is None
+
+    def test_the_election_waits_until_the_end_is_told_again(self, controller, grown):
+        controller.heartbeat(1, leaderless=(leaderless_log(grown, 0, 9),))
+        now = controller.partition()
+        assert (now.leader_id, now.isr) == (1, (1,))
+        assert elections(controller)[-1] == (1, ElectionCause.LONGEST)
+
+    def test_it_goes_on_waiting_for_one_that_was_stopped_cleanly(self, controller, grown):
+        controller.restart(1, "third", clean=True, logs=(log_of(grown, 0, 9),))
+        assert controller.partition().leader_id == 1
+
+    def test_what_a_broker_says_of_an_older_epoch_does_not_count(self, controller, grown):
+        """Goal: it has not heard yet that nobody leads, so its log may still grow."""
+        older = dataclasses.replace(leaderless_log(grown, 0, 6), leader_epoch=0)
+        controller.heartbeat(1, leaderless=(older,))
+        assert controller.partition().leader_id is None
+
+    def test_nor_what_it_says_of_another_topic_of_that_name(self, controller, grown):
+        other = dataclasses.replace(leaderless_log(grown, 0, 9), topic_id=None)
+        controller.heartbeat(1, leaderless=(other,))
+        assert controller.partition().leader_id is None
+
+    def test_ends_are_forgotten_when_there_is_a_leader_again(self, controller, grown):
+        controller.heartbeat(1, leaderless=(leaderless_log(grown, 0, 9),))
+        logs = (log_of(grown, 0, 7),)
+        controller.restart(1, "third", clean=False, logs=logs)
+        assert controller.partition().leader_id is None, "what 0 told before may have grown"
+        controller.heartbeat(0, leaderless=(leaderless_log(controller.partition(), 1, 8),))
+        assert controller.partition().leader_id == 0
 
 
 def test_who_left_while_the_floor_was_met_does_not_hold_all(controller):

@@ -387,6 +387,17 @@ def test_leader_sends_a_consumer_to_the_replica_in_its_rack():
     assert cluster.consume(1, 0, rack="b").preferred_read_replica == 2
 
 
+def test_consumer_that_waits_at_a_follower_hears_at_once_what_is_committed():
+    """Goal: not only when the follower's next fetch has waited for its time."""
+    cluster = racked(rack_aware_reads=True)
+    asked = FetchPartition(topic_partition=PARTITION, fetch_offset=4)
+    request_id = cluster.ask(2, FetchRequest(partitions=(asked,), wait_ms_max=5000))
+    cluster.produce(1, "a")
+    cluster.settle()
+    assert len(cluster.answers[request_id].partitions[0].records) == 1
+    assert not cluster.queue, "nobody goes on telling what is known"
+
+
 def test_leader_serves_every_rack_itself_unless_asked_to_send_away():
     assert racked().consume(1, 0, rack="b").records
 

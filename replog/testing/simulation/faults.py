@@ -1,12 +1,11 @@
 """The faults of a run, and the atlas that keeps them recoverable.
 
 What replog promises bounds what may be done to it (C1 to C4). Any number of processes may be
-killed, paused and cut off at any time, also while others recover. But of the copies of a
-partition that is not synced before its acknowledgements, no more than `min_insync_replicas - 1`
-may be incomplete at once: after a loss of power, of a disk or to rot, until they are in sync
-again; and one in-sync copy must be whole and alive when that happens (elections among replicas
-that came back unclean compare what these said when they registered, which may be old). A fault
-that would break this is left out. With `flush_mode=commit` power may be lost everywhere at once.
+killed, paused and cut off at any time, also while others recover. But of the copies of a partition
+that is not synced before its acknowledgements, no more than `min_insync_replicas - 1` may be
+incomplete at once: after a loss of power, of a disk or to rot, until they are in sync again. A
+fault that would break this is left out. With `flush_mode=commit` power may be lost everywhere at
+once.
 
 Each fault is an `Action` that says all there is to it, so a recorded list of them is played again
 without any chance, in part or whole.
@@ -168,17 +167,9 @@ class Faults:
                 for broker_id in registration.replicas
                 if broker_id in losing or (broker_id, name) in self.world.truth.incomplete
             ]
-            whole = [b for b in registration.isr if b not in lost and self._is_registered(b)]
-            if not whole or len(lost) > registration.min_insync_replicas - 1:
+            if len(lost) > registration.min_insync_replicas - 1:
                 return False
         return True
-
-    def _is_registered(self, broker_id: int) -> bool:
-        """Whether the process that runs there is the one that the controller knows, and live."""
-        truth = self.world.truth
-        registration = truth.registered.get(broker_id)
-        running = self.world.brokers[broker_id].running and broker_id not in truth.unclean
-        return running and registration is not None and registration.eligible
 
     # -- what is done
 

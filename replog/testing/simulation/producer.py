@@ -1,11 +1,8 @@
 """A producer: batches of unique values at random times, tried again until they are settled.
 
 Without idempotence one batch is on its way at a time, and a batch tried again may be written
-twice. With it up to five are, counted from the oldest unsettled one on (a broker remembers the
-last five of a producer), and after a failure all that are unsettled are sent again in their
-order. Only the first batch of a producer id travels alone: a broker that does not know the id
-takes any sequence (as Kafka's do), so if the first were refused and the second not, they would
-change places.
+twice. With it as many are as the real producer's window (`client.produce_window`) lets go, and
+after a failure all that are unsettled are sent again in their order.
 """
 
 from __future__ import annotations
@@ -13,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+from replog.client.produce_window import Leadership, ProduceWindow
 from replog.messages import Acks, ErrorCode, ProduceRequest, ProduceResponse
 from replog.testing.simulation.batches import ClientBatch
 from replog.testing.simulation.client import Client, Cluster
-from replog.testing.simulation.network import Network
+from replog.testing.simulation.network import Connection, Network
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import Scheduler
 from replog.testing.simulation.violation import Violation
@@ -58,22 +56,22 @@ class _Lane:
         "batches",
         "failed",
         "in_flight",
-        "known",
-        "leader",
+        "leadership",
         "next_sequence",
         "ordinals",
         "producer_id",
         "retrying",
         "sent",
         "unsettled",
+        "window",
     )
 
-    def __init__(self, producer_id: int) -> None:
+    def __init__(self, producer_id: int, in_flight_max: int) -> None:
         self.unsettled: list[ClientBatch] = []
         self.batches = 0
         """Made so far."""
         self.ordinals: list[int] = []
-        """How many batches came before each of them."""
+        """Each of them as the n-th of all."""
         self.sent = 0
         """How many of them, from the oldest on, were sent since the last failure."""
         self.in_flight = 0
@@ -81,9 +79,9 @@ class _Lane:
         """Something went wrong: once nothing is in flight, all are sent again."""
         self.retrying = False
         """That is about to happen."""
-        self.leader: int | None = None
-        self.known = False
-        """A batch of this producer id was acknowledged."""
+        self.leadership: Leadership | None = None
+        """As it was when last asked for."""
+        self.window = ProduceWindow(in_flight_max)
         self.producer_id = producer_id
         self.next_sequence = 0
 
@@ -115,7 +113,9 @@ class Producer(Client):
         self._on_loss = on_loss
         self._values = 0
         self._producer_ids = 0
-        self._lanes = {name: _Lane(self._new_producer_id()) for name in partitions}
+        self._lanes = {
+            name: _Lane(self._new_producer_id(), options.in_flight_max) for name in partitions
+        }
         scheduler.after(stream.below(options.interval_us), self._produce)
 
     @property
@@ -128,6 +128,13 @@ class Producer(Client):
             return NO_PRODUCER_ID
         self._producer_ids += 1
         return self.address * 1000 + self._producer_ids
+
+    def connection_lost(self, connection: Connection) -> None:
+        super().connection_lost(connection)
+        for lane in self._lanes.values():
+            if lane.leadership is not None and lane.leadership.leader_id == connection.server:
+                lane.window.close()
+                lane.leadership = None
 
     def _produce(self, _: None) -> None:
         if self.stopped:
@@ -152,25 +159,28 @@ class Producer(Client):
 
     def _send_ready(self, name: TopicPartition) -> None:
         lane = self._lanes[name]
-        window = self.options.in_flight_max if lane.known else 1
-        while (
-            not lane.failed
-            and lane.sent < len(lane.unsettled)
-            and lane.in_flight < window
-            and lane.ordinals[lane.sent] < lane.ordinals[0] + window
-        ):
-            if lane.leader is None:
-                registration = self._cluster.lookup(name)
-                lane.leader = None if registration is None else registration.leader_id
-            if lane.leader is None:
+        while not lane.failed and lane.sent < len(lane.unsettled):
+            leadership = lane.leadership or self._look_up(name)
+            if leadership is None:
                 self._fail(name)
                 return
+            ordinal = lane.ordinals[lane.sent]
+            if not lane.window.may_send(ordinal, leadership, lane.in_flight, lane.ordinals[0]):
+                return
             batch = lane.unsettled[lane.sent]
+            lane.leadership = leadership
+            lane.window.sent(ordinal, leadership)
             lane.sent += 1
             lane.in_flight += 1
-            self._send(name, lane.leader, batch)
+            self._send(name, leadership.leader_id, batch, ordinal)
 
-    def _send(self, name: TopicPartition, leader: int, batch: ClientBatch) -> None:
+    def _look_up(self, name: TopicPartition) -> Leadership | None:
+        registration = self._cluster.lookup(name)
+        if registration is None or registration.leader_id is None:
+            return None
+        return Leadership(registration.leader_id, registration.leader_epoch)
+
+    def _send(self, name: TopicPartition, leader: int, batch: ClientBatch, ordinal: int) -> None:
         acks = self.options.acks
         request = ProduceRequest(
             partitions=((name, batch),), acks=acks, timeout_ms=self.options.timeout_us // 2000
@@ -182,16 +192,20 @@ class Producer(Client):
             leader,
             request,
             self.options.timeout_us,
-            lambda response: self._answered(name, batch, response),
+            lambda response: self._answered(name, batch, ordinal, response),
         )
 
     def _answered(
-        self, name: TopicPartition, batch: ClientBatch, response: ProduceResponse | None
+        self,
+        name: TopicPartition,
+        batch: ClientBatch,
+        ordinal: int,
+        response: ProduceResponse | None,
     ) -> None:
         lane = self._lanes[name]
         answer = None if response is None else response.partitions[0]
         if answer is not None and answer.error is ErrorCode.NONE:
-            lane.known = True
+            lane.window.acknowledged(ordinal)
             if self.options.acks == Acks.ALL:
                 self.acknowledged.append((name, batch, answer.base_offset))
             self._settle(name, batch)
@@ -219,7 +233,7 @@ class Producer(Client):
         lane = self._lanes[name]
         lane.producer_id = self._new_producer_id()
         lane.next_sequence = 0
-        lane.known = False
+        lane.window.close()
         lane.unsettled.clear()
         lane.ordinals.clear()
         lane.sent = 0
@@ -242,6 +256,7 @@ class Producer(Client):
         """Send all again in order once the answers to all that is in flight have come."""
         lane = self._lanes[name]
         lane.failed = True
+        lane.window.close()
         if lane.in_flight == 0 and not lane.retrying:
             lane.sent = 0
             lane.retrying = True
@@ -251,5 +266,5 @@ class Producer(Client):
     def _try_again(self, name: TopicPartition) -> None:
         lane = self._lanes[name]
         lane.failed = lane.retrying = False
-        lane.leader = None
+        lane.leadership = None
         self._send_ready(name)
