@@ -26,7 +26,7 @@ from replog.types import (
 if TYPE_CHECKING:
     import uuid
 
-    from replog.registrations import MetadataDelta, TopicConfig
+    from replog.registrations import Listener, MetadataDelta, TopicConfig
 
 RawBatches: TypeAlias = Any
 """Whole record batches as any buffer (or as a test's own value): opaque to all but the log."""
@@ -87,12 +87,17 @@ class ErrorCode(enum.IntEnum):
     TRANSACTION_COORDINATOR_FENCED = 52
     OPERATION_NOT_ATTEMPTED = 55
     KAFKA_STORAGE_ERROR = 56
+    REASSIGNMENT_IN_PROGRESS = 60
     FETCH_SESSION_ID_NOT_FOUND = 70
     INVALID_FETCH_SESSION_EPOCH = 71
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     STALE_BROKER_EPOCH = 77
     OFFSET_NOT_AVAILABLE = 78
+    PREFERRED_LEADER_NOT_AVAILABLE = 80
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
+    ELECTION_NOT_NEEDED = 84
+    NO_REASSIGNMENT_IN_PROGRESS = 85
     INVALID_RECORD = 87
     INCONSISTENT_VOTER_SET = 94
     INVALID_UPDATE_VERSION = 95
@@ -102,6 +107,7 @@ class ErrorCode(enum.IntEnum):
     DUPLICATE_BROKER_REGISTRATION = 101
     BROKER_ID_NOT_REGISTERED = 102
     INCONSISTENT_TOPIC_ID = 103
+    INCONSISTENT_CLUSTER_ID = 104
     INELIGIBLE_REPLICA = 107
     NEW_LEADER_ELECTED = 108
 
@@ -337,6 +343,9 @@ class RegisterBrokerRequest:
     previous_broker_epoch: int = NO_BROKER_EPOCH
     rack: str | None = None
     replicas: tuple[ReplicaState, ...] = ()
+    listeners: tuple[Listener, ...] = ()
+    cluster_id: str | None = None
+    """Of the cluster that its directory belongs to; None: of whichever takes it."""
 
 
 @frozen
@@ -398,6 +407,7 @@ class MetadataFetchRequest:
 class MetadataFetchResponse:
     """The changes in order, without a gap; the first may stand for all before it."""
 
+    error: ErrorCode = ErrorCode.NONE
     deltas: tuple[MetadataDelta, ...] = ()
 
 
@@ -410,6 +420,8 @@ class CreateTopicRequest:
     replication_factor: int = 1
     assignment: tuple[tuple[int, ...], ...] | None = None
     config: TopicConfig | None = None
+    options: tuple[tuple[str, str], ...] = ()
+    """Under Kafka's names, as texts; over those of `config`."""
 
 
 @frozen

@@ -31,6 +31,16 @@ class TopicConfig:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Where a broker can be reached; `protocol` as Kafka numbers security protocols."""
+
+    name: str
+    host: str
+    port: int
+    protocol: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRegistration:
     """One broker as the controller knows it; registering again raises `broker_epoch`."""
 
@@ -39,6 +49,7 @@ class BrokerRegistration:
     rack: str | None = None
     fenced: bool = False
     in_controlled_shutdown: bool = False
+    listeners: tuple[Listener, ...] = ()
 
     @property
     def eligible(self) -> bool:
@@ -78,10 +89,16 @@ class PartitionRegistration:
 class MetadataDelta:
     """Changes that lead to metadata `version`; what is not named stays as it was.
 
-    `removed_partitions` go first: the same name may come back in `partitions` under a new topic id.
+    `version` is the end of the metadata log that it takes in: every record below that offset.
+    `whole` ones name all there is, so that what they do not name is gone. `removed_partitions` go
+    first: the same name may come back in `partitions` under a new topic id.
     """
 
     version: int
     brokers: tuple[BrokerRegistration, ...] = ()
     partitions: tuple[PartitionRegistration, ...] = ()
     removed_partitions: tuple[tuple[TopicPartition, uuid.UUID], ...] = ()
+    removed_brokers: tuple[int, ...] = ()
+    whole: bool = False
+    broker_options: tuple[tuple[int | None, str, str | None], ...] = ()
+    """(broker id, or None for all; option; text, or None where it is unset): Kafka's names."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import re
+import uuid
 from typing import NamedTuple, TypeVar, dataclass_transform
 
 from replog.errors import UsageError, shown
@@ -129,6 +130,11 @@ class TopicPartition(NamedTuple):
                 f"and a number), found {directory_name!r}; rename it or give another path"
             )
         return cls(topic, int(number))
+
+
+def topic_id_of(raw: bytes) -> uuid.UUID:
+    """A topic's id from the 16 bytes that stand for it in records and messages."""
+    return uuid.UUID(bytes=raw)
 
 
 class EpochEndOffset(NamedTuple):

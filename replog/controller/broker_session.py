@@ -151,14 +151,18 @@ class BrokerSession:
                 return self._registered(response, now_ms)
         elif isinstance(response, MetadataFetchResponse):
             if self._fetch.answered(event.request_id):
+                if response.error is not ErrorCode.NONE:
+                    self._fetch.back_off(now_ms)
+                    return ()
                 return self._fetched(response.deltas, now_ms)
         elif isinstance(response, HeartbeatResponse) and self._heartbeat.answered(event.request_id):
             return self._heartbeat_answered(response, now_ms)
         return ()
 
     def _registered(self, response: RegisterBrokerResponse, now_ms: int) -> Iterable[SessionEffect]:
-        if response.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-            # The run before this one still has a session; it ends when nobody renews it.
+        if response.error in {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NOT_CONTROLLER}:
+            # The run before this one still has a session, which ends when nobody renews it; or
+            # another controller is the active one by now.
             self._registration.back_off(now_ms)
             return ()
         if response.error is not ErrorCode.NONE:
@@ -192,6 +196,9 @@ class BrokerSession:
     def _heartbeat_answered(
         self, response: HeartbeatResponse, now_ms: int
     ) -> Iterable[SessionEffect]:
+        if response.error is ErrorCode.NOT_CONTROLLER:
+            self._heartbeat.back_off(now_ms)
+            return ()
         if response.error is ErrorCode.BROKER_ID_NOT_REGISTERED:
             # The controller has forgotten us, not the other way round: we never stopped.
             self._previous_broker_epoch = self.broker_epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from replog.types import frozen_positional
 
@@ -31,6 +31,31 @@ class Report:
     """Tell operators what the controller saw or decided, and why."""
 
     incident: Incident
+
+
+@frozen_positional
+class AppendRecords:
+    """Append one atomic batch to the metadata log, as the quorum's leader of this epoch.
+
+    Answered by RecordsAppended, then by Committed; or by LeadershipLost. The first record gets
+    `base_offset`: the controller has no rival in its epoch.
+    """
+
+    controller_epoch: int
+    base_offset: int
+    records: tuple[Any, ...]
+
+
+@frozen_positional
+class Resign:
+    """Give up the quorum's leadership: what was appended is not what was decided."""
+
+    message: str
+
+
+@frozen_positional
+class ReloadState:
+    """Load the latest snapshot and apply the committed log again: what was decided may be lost."""
 
 
 @frozen_positional
@@ -67,5 +92,5 @@ class SessionEnded:
     message: str
 
 
-ControllerEffect: TypeAlias = Respond | Report
+ControllerEffect: TypeAlias = Respond | Report | AppendRecords | Resign | ReloadState
 SessionEffect: TypeAlias = SendToController | SetBrokerEpoch | ApplyMetadata | SessionEnded

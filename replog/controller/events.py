@@ -31,6 +31,35 @@ class ConnectionLost:
     broker_id: int
 
 
+@frozen
+class LeadershipGained:
+    """This controller's member leads the quorum. All below `end_offset` is committed and has been
+    applied here; the next record stands there.
+    """
+
+    controller_epoch: int
+    end_offset: int
+
+
+@frozen_positional
+class LeadershipLost:
+    """It does so no more, or could not append what the controller decided."""
+
+
+@frozen_positional
+class RecordsAppended:
+    """AppendRecords is in the leader's log; `last_offset` is that of its last record."""
+
+    last_offset: int
+
+
+@frozen_positional
+class Committed:
+    """Offsets below `high_watermark` are committed."""
+
+    high_watermark: int
+
+
 @frozen_positional
 class Tick:
     """Time has passed: whatever was due by now is done. See `next_deadline_ms`."""
@@ -73,7 +102,15 @@ class LeadersChanged:
     """Somebody, or the partition is gone."""
 
 
-ControllerEvent: TypeAlias = RequestReceived | ConnectionLost | Tick
+ControllerEvent: TypeAlias = (
+    RequestReceived
+    | ConnectionLost
+    | LeadershipGained
+    | LeadershipLost
+    | RecordsAppended
+    | Committed
+    | Tick
+)
 SessionEvent: TypeAlias = (
     ResponseReceived | RequestFailed | ShutdownWanted | ReplicaDamaged | LeadersChanged | Tick
 )

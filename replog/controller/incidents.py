@@ -30,6 +30,9 @@ class ElectionCause(enum.Enum):
     HOLDS_ALL_COMMITTED = "it left the in-sync set below its floor, so nothing was committed since"
     LONGEST = "the longest of enough replicas that came back from an unclean stop"
     UNCLEAN = "no in-sync replica is left, and the topic allows any (records may be lost)"
+    REASSIGNED = "the first live in-sync one of the replicas that a reassignment leads to"
+    PREFERRED = "the first assigned replica, which is in sync"
+    SHUT_DOWN = "the first live in-sync replica besides the one that shuts down"
 
 
 @frozen
@@ -115,6 +118,15 @@ class TopicDeleted:
     topic_id: uuid.UUID
 
 
+@frozen
+class PartitionsAdded:
+    """A topic has more partitions now."""
+
+    topic: str
+    partitions: int
+    added: int
+
+
 Incident: TypeAlias = (
     BrokerRegistered
     | BrokerFenced
@@ -124,4 +136,5 @@ Incident: TypeAlias = (
     | InSyncSetChanged
     | TopicCreated
     | TopicDeleted
+    | PartitionsAdded
 )

@@ -6,7 +6,10 @@ import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from replog.admin_messages import CreatePartitionsRequest
 from replog.controller.placement import UsableBroker
+from replog.controller.topic_options import config_from
+from replog.errors import UsageError
 from replog.messages import CreateTopicRequest, ErrorCode
 from replog.registrations import TopicConfig
 
@@ -64,6 +67,15 @@ def check_config(config: TopicConfig) -> Refusal | None:
             ErrorCode.INVALID_CONFIG,
             f"expected min_insync_replicas >= 1, found {floor}; give at least 1",
         )
+    return None
+
+
+def check_options(options: Mapping[str, str]) -> Refusal | None:
+    """Whether a topic may have these options, under Kafka's names."""
+    try:
+        config_from(options)
+    except UsageError as error:
+        return Refusal(ErrorCode.INVALID_CONFIG, str(error))
     return None
 
 
@@ -149,3 +161,50 @@ def check_assignment(
                 f"{list(replicas)} are all fenced or shutting down; try again when one is up",
             )
     return None
+
+
+def check_added(
+    request: CreatePartitionsRequest,
+    partitions: int,
+    factor: int,
+    brokers: Mapping[int, UsableBroker],
+    usable: Collection[UsableBroker],
+) -> Refusal | None:
+    """Whether a topic of so many partitions with so many replicas each may have these, too."""
+    if request.count <= partitions:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"expected more than the {partitions} partitions that {request.topic!r} has, found "
+            f"{request.count}; partitions are never removed, create another topic instead",
+        )
+    added = request.count - partitions
+    if request.count > PARTITIONS_MAX:
+        return Refusal(
+            ErrorCode.INVALID_PARTITIONS,
+            f"expected at most {PARTITIONS_MAX} partitions, found {request.count}",
+        )
+    if request.assignment is None:
+        return check_counts(
+            CreateTopicRequest(topic=request.topic, partitions=added, replication_factor=factor),
+            usable,
+        )
+    if len(request.assignment) != added:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"expected replicas for {added} new partitions, found {len(request.assignment)}",
+        )
+    if len(request.assignment[0]) != factor:
+        return Refusal(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"expected {factor} replicas for each new partition as for the others, found "
+            f"{len(request.assignment[0])}",
+        )
+    return check_assignment(
+        CreateTopicRequest(
+            topic=request.topic,
+            assignment=request.assignment,
+            partitions=DEFAULT,
+            replication_factor=DEFAULT,
+        ),
+        brokers,
+    )

@@ -6,7 +6,6 @@ from replog.config import ControllerOptions
 from replog.controller.broker_session import BrokerSession
 from replog.controller.effects import Report, Respond, SendToController
 from replog.controller.events import ConnectionLost, RequestReceived, ResponseReceived, Tick
-from replog.controller.model_controller import ModelController
 from replog.messages import (
     AlterPartitionRequest,
     CreateTopicRequest,
@@ -18,6 +17,7 @@ from replog.messages import (
 )
 from replog.registrations import TopicConfig
 from replog.types import TopicPartition
+from tests.controller.one_voter import OneVoter
 
 OPTIONS = ControllerOptions()
 SESSION_MS = OPTIONS.broker_session_timeout_ms
@@ -32,7 +32,7 @@ class Controller:
         self.request_id = 0
         self.incidents = []
         self.answers = {}
-        self.model = ModelController(OPTIONS, self._new_topic_id)
+        self.model = OneVoter(OPTIONS, self._new_topic_id)
         self.epochs = {}
 
     def _new_topic_id(self):
@@ -90,10 +90,21 @@ class Controller:
         )
 
     def start(self, *broker_ids, **more):
-        """Register and unfence."""
+        """Register and unfence; logs that nobody leads are told as they were found, or empty."""
         for broker_id in broker_ids:
             assert self.register(broker_id, **more).error == 0
-            assert not self.heartbeat(broker_id).fenced
+            leaderless = tuple(self._leaderless(broker_id, more.get("logs", ())))
+            assert not self.heartbeat(broker_id, leaderless=leaderless).fenced
+
+    def _leaderless(self, broker_id, logs):
+        found = {(log.topic_partition, log.topic_id): log for log in logs}
+        for topic in self.model.topics():
+            for name in self.model.partitions_of(topic):
+                now = self.model.partition(name)
+                if broker_id in now.replicas and now.leader_id is None:
+                    log = found.get((name, now.topic_id)) or log_of(now, -1, 0)
+                    if not log.damaged:
+                        yield leaderless_log(now, log.latest_epoch, log.log_end_offset)
 
     def restart(self, broker_id, incarnation, *, clean, logs=()):
         """Lose a broker and let it come back, unfenced."""

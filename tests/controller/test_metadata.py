@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from replog.controller.metadata_history import DELTAS_KEPT
+from replog.controller.metadata_feed import DELTAS_KEPT
 from replog.messages import DeleteTopicRequest, ErrorCode, MetadataFetchRequest
 from tests.controller.conversation import Controller, log_of
+from tests.controller.one_voter import assert_same_image
 
 
 @pytest.fixture
@@ -28,6 +29,7 @@ def fetch(controller, version, broker_id=0, wait_ms_max=500):
 def test_a_new_broker_gets_one_delta_that_stands_for_all(controller):
     controller.create()
     (delta,) = fetch(controller, 0).deltas
+    assert delta.whole
     assert delta.version == controller.model.version
     assert [broker.broker_id for broker in delta.brokers] == [0, 1, 2]
     assert delta.partitions == (controller.partition(),)
@@ -36,14 +38,15 @@ def test_a_new_broker_gets_one_delta_that_stands_for_all(controller):
 def test_who_has_a_version_gets_what_came_after_it(controller):
     start = controller.model.version
     controller.create()
+    created = controller.model.version
     controller.lose(2)
     first, second = fetch(controller, start).deltas
-    assert (first.version, second.version) == (start + 1, start + 2)
+    assert (first.version, second.version) == (created, controller.model.version)
     assert first.brokers == ()
     assert first.partitions[0].isr == (0, 1, 2)
     assert [broker.broker_id for broker in second.brokers] == [2]
     assert second.partitions[0].isr == (0, 1)
-    assert fetch(controller, start + 1).deltas == (second,)
+    assert fetch(controller, created).deltas == (second,)
 
 
 def test_a_fetch_waits_for_a_change(controller):
@@ -68,41 +71,28 @@ def test_a_fetch_that_does_not_wish_to_wait_is_answered_at_once(controller):
     assert fetch(controller, controller.model.version, wait_ms_max=0).deltas == ()
 
 
-def test_a_version_of_the_future_gets_everything(controller):
-    (delta,) = fetch(controller, controller.model.version + 5).deltas
-    assert delta.version == controller.model.version
-    assert len(delta.brokers) == 3
-
-
-def test_a_returning_broker_hears_what_was_deleted_while_it_was_away(controller):
-    """By topic id: the name may be in use again."""
+def test_a_version_of_the_future_waits_for_the_controller_to_come_so_far(controller):
+    """Goal: no broker goes back. It has followed the log further than this one has committed."""
+    assert fetch(controller, controller.model.version + 1) is None
+    asked = controller.request_id
     controller.create()
-    old = controller.partition()
-    controller.lose(2)
-    controller.ask(DeleteTopicRequest(topic="t"))
-    controller.create()
-    controller.restart(2, "second", clean=False, logs=(log_of(old, 0, 5),))
-    (delta,) = fetch(controller, 0, broker_id=2).deltas
-    assert delta.removed_partitions == ((old.topic_partition, old.topic_id),)
-    assert delta.partitions == (controller.partition(),)
+    assert controller.answers[asked].deltas[-1].version == controller.model.version
 
 
-def test_who_lags_too_far_behind_gets_a_snapshot_that_names_the_deleted(controller):
+def test_who_lags_too_far_behind_gets_the_whole_and_misses_what_was_deleted(controller):
     controller.create()
-    gone = controller.partition()
     start = controller.model.version
     controller.ask(DeleteTopicRequest(topic="t"))
+    deleted = controller.model.version
     for _ in range(DELTAS_KEPT // 2):
         controller.lose(2)
         controller.heartbeat(2)
-    deltas = fetch(controller, start).deltas
-    assert len(deltas) == 1
-    assert deltas[0].removed_partitions == ((gone.topic_partition, gone.topic_id),)
-    assert deltas[0].brokers[2] == controller.model.broker(2)
-    assert len(fetch(controller, start + 1).deltas) == DELTAS_KEPT
-    controller.lose(2)
-    (delta,) = fetch(controller, start + 1).deltas
-    assert delta.removed_partitions == ()
+    (delta,) = fetch(controller, start).deltas
+    assert delta.whole
+    assert delta.partitions == ()
+    assert delta.brokers[2] == controller.model.broker(2)
+    assert len(fetch(controller, deleted).deltas) == DELTAS_KEPT
+    assert not fetch(controller, deleted).deltas[0].whole
 
 
 class ControllerHistory(RuleBasedStateMachine):
@@ -170,6 +160,8 @@ class ControllerHistory(RuleBasedStateMachine):
         for delta in fetch(self.controller, self.version, wait_ms_max=0).deltas:
             assert delta.version > self.version
             self.version = delta.version
+            if delta.whole:
+                self.partitions.clear()
             for name, topic_id in delta.removed_partitions:
                 if name in self.partitions and self.partitions[name].topic_id == topic_id:
                     del self.partitions[name]
@@ -181,6 +173,7 @@ class ControllerHistory(RuleBasedStateMachine):
                 self._check(self.partitions.get(after.topic_partition), after)
                 self.partitions[after.topic_partition] = after
         model = self.controller.model
+        assert_same_image(model.mirror, model.controller._image)
         assert self.brokers == {one: model.broker(one) for one in self.brokers}
         assert self.partitions == {name: model.partition(name) for name in self.partitions}
         assert tuple(sorted(name.topic for name in self.partitions)) == model.topics()

@@ -54,7 +54,7 @@ BAD = [
     (
         {"config": TopicConfig(min_insync_replicas=0)},
         ErrorCode.INVALID_CONFIG,
-        "min_insync_replicas >= 1, found 0",
+        "expected min.insync.replicas to be an integer from 1",
     ),
 ]
 

@@ -10,7 +10,7 @@ import collections
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from replog.controller.effects import Respond
+from replog.controller.effects import Report, Respond
 from replog.controller.events import ConnectionLost, ControllerEvent, RequestReceived, Tick
 from replog.controller.model_controller import ModelController
 from replog.messages import MetadataFetchRequest, MetadataFetchResponse
@@ -118,7 +118,7 @@ class SimController:
                 asked = self._asked.pop(effect.request_id, None)
                 if asked is not None:
                     self._network.respond(*asked, effect.response)
-            else:
+            elif isinstance(effect, Report):
                 self._observer.controller_reported(effect.incident)
         if self.controller.version != self._version_seen:
             self._read_metadata()

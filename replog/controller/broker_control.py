@@ -1,0 +1,233 @@
+"""Brokers' lives as the controller sees them: registration, heartbeats, fencing, shutdown.
+
+A broker registers (fenced), catches up with the metadata of that version, and is unfenced. It is
+fenced again when its session runs out or its connections are reset, and unfenced when it has
+caught up with the version that fenced it. Before it stops it asks for a controlled shutdown: its
+leaderships move, and it may go when every live broker has heard of it (facts 11.2, 11.4).
+"""
+
+from __future__ import annotations
+
+from replog.config import ControllerOptions
+from replog.controller.broker_contacts import BrokerContact, BrokerContacts
+from replog.controller.broker_image import (
+    BEGIN_SHUTDOWN,
+    FENCE,
+    UNFENCE,
+    BrokerImage,
+    raw_incarnation,
+    register_record,
+)
+from replog.controller.decision import Decision
+from replog.controller.incidents import (
+    BrokerFenced,
+    BrokerRegistered,
+    BrokerUnfenced,
+    FenceCause,
+)
+from replog.controller.leader_selection import LogEnd
+from replog.controller.partition_control import PartitionControl
+from replog.controller.partition_image import PartitionImage
+from replog.messages import (
+    ErrorCode,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+from replog.registrations import BrokerRegistration
+from replog.wire.metadata_records import BrokerRegistrationChangeRecord
+
+
+class BrokerControl:
+    """Carries out what brokers say of themselves."""
+
+    def __init__(
+        self,
+        decision: Decision,
+        partitions: PartitionControl,
+        options: ControllerOptions,
+        cluster_id: str | None,
+    ) -> None:
+        self._decision = decision
+        self._image = decision.image
+        self._partitions = partitions
+        self._cluster_id = cluster_id
+        self._timeout_ms = options.broker_session_timeout_ms
+        self.contacts = BrokerContacts(decision.image, self._timeout_ms)
+
+    def register(self, request: RegisterBrokerRequest, now_ms: int) -> RegisterBrokerResponse:
+        """Give a started broker its epoch: the offset of the record that registers it."""
+        known = self._image.brokers.get(request.broker_id)
+        if (
+            request.cluster_id is not None
+            and self._cluster_id is not None
+            and request.cluster_id != self._cluster_id
+        ):
+            return RegisterBrokerResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        incarnation = raw_incarnation(request.incarnation_id)
+        if known and known.incarnation == incarnation:
+            # The first answer was lost or late: it is the same process, and so the same epoch.
+            contact = self.contacts[request.broker_id]
+            contact.heard_of(now_ms)
+            return RegisterBrokerResponse(
+                broker_epoch=known.registration.broker_epoch, version=contact.catch_up_version
+            )
+        if known and self.contacts[request.broker_id].has_session(now_ms, self._timeout_ms):
+            return RegisterBrokerResponse(error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+        previous_epoch = known.registration.broker_epoch if known else None
+        registration = BrokerRegistration(
+            broker_id=request.broker_id,
+            broker_epoch=self._decision.next_offset,
+            rack=request.rack,
+            fenced=True,
+            listeners=request.listeners,
+        )
+        self._decision.write(register_record(registration, incarnation))
+        unclean = previous_epoch is not None and request.previous_broker_epoch != previous_epoch
+        self._decision.report(
+            BrokerRegistered(
+                broker_id=request.broker_id,
+                broker_epoch=registration.broker_epoch,
+                previous_epoch=previous_epoch,
+                unclean=unclean,
+            )
+        )
+        self._judge_logs(request, unclean=unclean)
+        version = self._decision.next_offset
+        self.contacts.add(
+            request.broker_id, BrokerContact(heard_ms=now_ms, catch_up_version=version)
+        )
+        return RegisterBrokerResponse(broker_epoch=registration.broker_epoch, version=version)
+
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResponse:
+        """Hear that a broker lives, how far it is, and what it wants."""
+        broker = self._image.brokers.get(request.broker_id)
+        if broker is None:
+            return HeartbeatResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED)
+        if broker.registration.broker_epoch != request.broker_epoch:
+            return HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+        contact = self.contacts[request.broker_id]
+        contact.heard_of(now_ms)
+        self.contacts.applied(request.broker_id, request.version)
+        self._hear_of_logs(request)
+        if request.want_shut_down:
+            return self._shut_down(broker, contact, now_ms)
+        if broker.registration.fenced and request.version >= contact.catch_up_version:
+            self._unfence(broker)
+        return HeartbeatResponse(fenced=broker.registration.fenced)
+
+    def connection_lost(self, broker_id: int, now_ms: int) -> None:
+        """Its process is gone, most likely: fence it now, a heartbeat unfences it if not."""
+        contact = self.contacts.get(broker_id)
+        if contact is None:
+            return
+        contact.session_open = False
+        broker = self._image.brokers[broker_id]
+        if not broker.registration.fenced:
+            self._fence(broker, FenceCause.CONNECTION_LOST, now_ms)
+
+    def expire(self, now_ms: int) -> None:
+        """Fence the brokers that have been silent for too long."""
+        for broker_id in self.contacts.silent(now_ms):
+            self._fence(self._image.brokers[broker_id], FenceCause.SESSION_EXPIRED, now_ms)
+
+    def _hear_of_logs(self, request: HeartbeatRequest) -> None:
+        for name in request.damaged:
+            partition = self._image.partition(name)
+            if (
+                partition is not None
+                and request.broker_id in partition.replicas
+                and request.broker_id not in self._partitions.reports.damaged(partition)
+            ):
+                self._partitions.found_damaged(partition, request.broker_id)
+        for log in request.leaderless:
+            partition = self._image.partition(log.topic_partition)
+            if partition is None or partition.topic.topic_id != log.topic_id:
+                continue
+            end = LogEnd(log.latest_epoch, log.log_end_offset)
+            self._partitions.told_end(partition, request.broker_id, log.leader_epoch, end)
+
+    def _judge_logs(self, request: RegisterBrokerRequest, *, unclean: bool) -> None:
+        """What the broker found on its disks decides what its replicas may vouch for.
+
+        A log that is missing is as suspect as one after an unclean stop.
+        """
+        found = {(log.topic_partition, log.topic_id): log for log in request.replicas}
+        for partition in self._held_by(request.broker_id):
+            log = found.get((partition.name, partition.topic.topic_id))
+            if log is not None and log.damaged:
+                self._partitions.found_damaged(partition, request.broker_id)
+            else:
+                sound = log is not None and not unclean
+                self._partitions.returned(partition, request.broker_id, sound=sound)
+
+    def _held_by(self, broker_id: int) -> list[PartitionImage]:
+        return list(self._image.held_by.get(broker_id, ()))
+
+    def _unfence(self, broker: BrokerImage) -> None:
+        broker_id = broker.registration.broker_id
+        self._change(broker, fenced=UNFENCE)
+        self._decision.report(
+            BrokerUnfenced(broker_id=broker_id, broker_epoch=broker.registration.broker_epoch)
+        )
+        for partition in list(self._image.leaderless):
+            if broker_id in partition.replicas:
+                self._partitions.settle(partition)
+
+    def _fence(self, broker: BrokerImage, cause: FenceCause, now_ms: int) -> None:
+        broker_id = broker.registration.broker_id
+        contact = self.contacts[broker_id]
+        self._change(broker, fenced=FENCE)
+        self._decision.report(
+            BrokerFenced(
+                broker_id=broker_id,
+                broker_epoch=broker.registration.broker_epoch,
+                cause=cause,
+                silent_ms=now_ms - contact.heard_ms,
+            )
+        )
+        for partition in self._held_by(broker_id):
+            if broker_id in partition.isr:
+                self._partitions.settle(partition, leaving=broker_id)
+        contact.catch_up_version = self._decision.next_offset
+        contact.shutdown_version = None
+
+    def _shut_down(
+        self, broker: BrokerImage, contact: BrokerContact, now_ms: int
+    ) -> HeartbeatResponse:
+        fenced = broker.registration.fenced
+        broker_id = broker.registration.broker_id
+        if not fenced and contact.shutdown_version is None:
+            self._change(broker, in_controlled_shutdown=BEGIN_SHUTDOWN)
+            for partition in self._held_by(broker_id):
+                if broker_id in partition.isr:
+                    self._partitions.hand_over(partition, broker_id)
+            contact.shutdown_version = self._decision.next_offset
+        if not fenced and not self._handed_over(contact):
+            return HeartbeatResponse(fenced=False)
+        if not fenced:
+            self._fence(broker, FenceCause.SHUT_DOWN, now_ms)
+        contact.session_open = False
+        return HeartbeatResponse(fenced=True, should_shut_down=True)
+
+    def _handed_over(self, leaving: BrokerContact) -> bool:
+        """Whether every live broker knows that another leads what this one led."""
+        version = leaving.shutdown_version
+        return version is not None and all(
+            self.contacts[broker_id].applied_version >= version
+            for broker_id, broker in self._image.brokers.items()
+            if broker.registration.eligible
+        )
+
+    def _change(
+        self, broker: BrokerImage, *, fenced: int = 0, in_controlled_shutdown: int = 0
+    ) -> None:
+        self._decision.write(
+            BrokerRegistrationChangeRecord(
+                broker_id=broker.registration.broker_id,
+                broker_epoch=broker.registration.broker_epoch,
+                fenced=fenced,
+                in_controlled_shutdown=in_controlled_shutdown,
+            )
+        )

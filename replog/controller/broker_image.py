@@ -1,0 +1,96 @@
+"""One broker as the metadata log tells it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import hashlib
+
+from replog.registrations import BrokerRegistration, Listener
+from replog.wire.metadata_records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+
+FENCE = 1
+UNFENCE = -1
+UNCHANGED = 0
+BEGIN_SHUTDOWN = 1
+
+
+def raw_incarnation(incarnation_id: str) -> bytes:
+    """The 16 bytes that stand for an incarnation in records: its UUID's if it is one in Kafka's
+    text form, else a digest.
+    """
+    if len(incarnation_id) == 22:
+        try:
+            return base64.urlsafe_b64decode(incarnation_id + "==")
+        except (binascii.Error, ValueError):
+            pass
+    return hashlib.blake2b(incarnation_id.encode(), digest_size=16).digest()
+
+
+class BrokerImage:
+    """A registered broker, changed by replaying records only."""
+
+    __slots__ = ("incarnation", "registration")
+
+    def __init__(self, record: RegisterBrokerRecord) -> None:
+        self.incarnation = record.incarnation_id
+        self.registration = BrokerRegistration(
+            broker_id=record.broker_id,
+            broker_epoch=record.broker_epoch,
+            rack=record.rack,
+            fenced=record.fenced,
+            in_controlled_shutdown=record.in_controlled_shutdown,
+            listeners=tuple(
+                Listener(
+                    name=found.name,
+                    host=found.host,
+                    port=found.port,
+                    protocol=found.security_protocol,
+                )
+                for found in record.end_points
+            ),
+        )
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """Take what has changed; a broker that is fenced is not shutting down any more."""
+        before = self.registration
+        fenced = before.fenced
+        if record.fenced != UNCHANGED:
+            fenced = record.fenced == FENCE
+        leaving = before.in_controlled_shutdown or record.in_controlled_shutdown == BEGIN_SHUTDOWN
+        if record.fenced == FENCE:
+            leaving = False
+        self.registration = dataclasses.replace(
+            before, fenced=fenced, in_controlled_shutdown=leaving
+        )
+
+    def record(self) -> RegisterBrokerRecord:
+        """The state as a record of a snapshot."""
+        found = self.registration
+        return register_record(found, self.incarnation)
+
+
+def register_record(registration: BrokerRegistration, incarnation: bytes) -> RegisterBrokerRecord:
+    """The record that registers a broker."""
+    return RegisterBrokerRecord(
+        broker_id=registration.broker_id,
+        incarnation_id=incarnation,
+        broker_epoch=registration.broker_epoch,
+        end_points=tuple(
+            BrokerEndpoint(
+                name=found.name,
+                host=found.host,
+                port=found.port,
+                security_protocol=found.protocol,
+            )
+            for found in registration.listeners
+        ),
+        rack=registration.rack,
+        fenced=registration.fenced,
+        in_controlled_shutdown=registration.in_controlled_shutdown,
+    )

@@ -1,0 +1,309 @@
+"""The controller of a cluster: commands and events in, metadata records and answers out.
+
+Every member of the quorum has one. Those that follow replay the committed records, `apply` by
+`apply`. The one whose member leads is active: it checks a command against its image, writes
+records, replays them at once (nobody else writes in its epoch), hands them out as one atomic batch,
+and holds the answer back until the quorum has committed them.
+
+    FOLLOWING ── LeadershipGained ──> ACTIVE ── LeadershipLost ──> FOLLOWING
+        apply, load                     step: AppendRecords ... Committed: Respond
+
+What an active controller knows beyond its image is soft: sessions, log ends, who waits. The next
+one begins it anew, and resumes from the image alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from replog.admin_messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from replog.config import ControllerOptions
+from replog.controller.broker_control import BrokerControl
+from replog.controller.commit_queue import CommitQueue
+from replog.controller.decision import Decision
+from replog.controller.effects import (
+    AppendRecords,
+    ControllerEffect,
+    ReloadState,
+    Report,
+    Resign,
+    Respond,
+)
+from replog.controller.events import (
+    Committed,
+    ConnectionLost,
+    ControllerEvent,
+    LeadershipGained,
+    LeadershipLost,
+    RecordsAppended,
+    RequestReceived,
+)
+from replog.controller.isr_control import IsrControl
+from replog.controller.metadata_feed import MetadataFeed
+from replog.controller.metadata_image import MetadataImage
+from replog.controller.partition_control import PartitionControl
+from replog.controller.refusals import refused
+from replog.controller.replica_reports import ReplicaReports
+from replog.controller.topic_control import TopicControl
+from replog.errors import invariant
+from replog.messages import (
+    AlterPartitionRequest,
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    ErrorCode,
+    HeartbeatRequest,
+    MetadataFetchRequest,
+    RegisterBrokerRequest,
+)
+from replog.registrations import BrokerRegistration, PartitionRegistration
+from replog.types import TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
+
+_FROM_BROKERS = (AlterPartitionRequest, RegisterBrokerRequest, HeartbeatRequest)
+
+
+class Controller:
+    """See the module. One `step` at a time; its effects are carried out before the next.
+
+    `new_topic_id` gives ids never given before. Times are of one monotonic clock, in ms. Offsets
+    named `version` or `end_offset` are exclusive ends of the metadata log.
+    """
+
+    def __init__(
+        self,
+        options: ControllerOptions,
+        new_topic_id: Callable[[], uuid.UUID],
+        *,
+        cluster_id: str | None = None,
+        serve_metadata: bool = True,
+    ) -> None:
+        """serve_metadata: whether brokers ask for deltas here, instead of following the log."""
+        self._image = MetadataImage(tracks_changes=serve_metadata)
+        self._decision = Decision(self._image)
+        self._reports = ReplicaReports()
+        self._partitions = PartitionControl(self._decision, self._reports)
+        self._brokers = BrokerControl(self._decision, self._partitions, options, cluster_id)
+        self._isrs = IsrControl(self._decision, self._partitions)
+        self._topics = TopicControl(self._decision, self._reports, new_topic_id)
+        self._feed = MetadataFeed(self._image)
+        self._queue = CommitQueue()
+        self._controller_epoch: int | None = None
+        self._committed = 0
+        self._asked: dict[int, type] = {}
+        """Requests without an answer, by id."""
+
+    @property
+    def active(self) -> bool:
+        """Whether it decides."""
+        return self._controller_epoch is not None
+
+    @property
+    def version(self) -> int:
+        """Every record below this offset is committed and applied."""
+        return self._committed
+
+    @property
+    def uncommitted_end_offset(self) -> int:
+        """Every record below this offset is applied; from `version` on it may yet be lost."""
+        return self._image.end_offset
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When a Tick is due: a session runs out, or somebody has waited long enough."""
+        if not self.active:
+            return None
+        deadlines = [self._brokers.contacts.next_deadline_ms, self._feed.next_deadline_ms]
+        return min((found for found in deadlines if found is not None), default=None)
+
+    def apply(self, record: Any, offset: int, timestamp_ms: int = -1) -> None:
+        """Replay a committed record, while not active."""
+        invariant(not self.active, "a controller that follows", offset=offset)
+        self._image.apply(record, offset)
+        self._committed = offset + 1
+
+    def load(self, records: Iterable[Any], end_offset: int) -> None:
+        """Begin anew from a snapshot of all below `end_offset`, while not active."""
+        invariant(not self.active, "a controller that follows", end_offset=end_offset)
+        self._image.load(records, end_offset)
+        self._committed = end_offset
+
+    def snapshot_records(self) -> Iterator[Any]:
+        """All below `version` as records. Nothing may be in flight, nor happen meanwhile."""
+        invariant(
+            self._committed == self._image.end_offset,
+            "nothing in flight",
+            version=self._committed,
+            end_offset=self._image.end_offset,
+        )
+        return self._image.snapshot_records()
+
+    def broker(self, broker_id: int) -> BrokerRegistration | None:
+        """What is registered of a broker."""
+        broker = self._image.brokers.get(broker_id)
+        return broker.registration if broker else None
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
+        """What is registered of a partition."""
+        partition = self._image.partition(topic_partition)
+        return partition.registration if partition else None
+
+    def partitions_of(self, topic: str) -> tuple[TopicPartition, ...]:
+        """The names of a topic's partitions, in order; empty if there is no such topic."""
+        known = self._image.topics.get(topic)
+        return known.names if known else ()
+
+    def topics(self) -> tuple[str, ...]:
+        """The names of all topics, sorted."""
+        return tuple(sorted(self._image.topics))
+
+    def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
+        """Take one event; the effects are to be carried out in order."""
+        if isinstance(event, RequestReceived):
+            if not self.active:
+                return [Respond(event.request_id, refused(type(event.request)))]
+            return self._request(event, now_ms)
+        if isinstance(event, LeadershipGained):
+            return self._gained(event, now_ms)
+        if not self.active:
+            return []
+        if isinstance(event, LeadershipLost):
+            return self._lost()
+        if isinstance(event, RecordsAppended):
+            return self._appended(event)
+        if isinstance(event, Committed):
+            return self._advance(event.high_watermark, now_ms)
+        if isinstance(event, ConnectionLost):
+            self._brokers.connection_lost(event.broker_id, now_ms)
+        else:
+            self._brokers.expire(now_ms)
+        return self._finish(now_ms)
+
+    def _request(self, event: RequestReceived, now_ms: int) -> list[ControllerEffect]:
+        request = event.request
+        self._asked[event.request_id] = type(request)
+        if isinstance(request, MetadataFetchRequest):
+            self._brokers.contacts.applied(request.broker_id, request.version)
+            self._feed.fetch(event.request_id, request, now_ms)
+            return self._finish(now_ms)
+        foreign = (
+            isinstance(request, _FROM_BROKERS)
+            and event.sender is not None
+            and event.sender != request.broker_id
+        )
+        if foreign or (isinstance(request, RegisterBrokerRequest) and request.broker_id < 0):
+            answer = refused(type(request), ErrorCode.INVALID_REQUEST)
+        else:
+            answer = self._answer(request, now_ms)
+        return self._finish(now_ms, Respond(event.request_id, answer))
+
+    def _answer(self, request: Any, now_ms: int) -> Any:
+        match request:
+            case HeartbeatRequest():
+                return self._brokers.heartbeat(request, now_ms)
+            case AlterPartitionRequest():
+                return self._isrs.alter(request)
+            case RegisterBrokerRequest():
+                return self._brokers.register(request, now_ms)
+            case CreateTopicRequest():
+                return self._topics.create(request)
+            case DeleteTopicRequest():
+                return self._topics.delete(request)
+            case CreateTopicsRequest():
+                return CreateTopicsResponse(
+                    topics=tuple(
+                        self._topics.create(topic, validate_only=request.validate_only)
+                        for topic in request.topics
+                    )
+                )
+            case CreatePartitionsRequest():
+                return self._topics.add(request)
+        return refused(type(request), ErrorCode.INVALID_REQUEST)
+
+    def _finish(self, now_ms: int, *answers: ControllerEffect) -> list[ControllerEffect]:
+        """One batch of what the step has decided; its answers wait behind it."""
+        effects: list[ControllerEffect] = []
+        end_offset = self._image.end_offset
+        records = self._decision.records
+        if records:
+            assert self._controller_epoch is not None
+            effects.append(
+                AppendRecords(self._controller_epoch, end_offset - len(records), tuple(records))
+            )
+            records.clear()
+            self._feed.decided()
+        for incident in self._decision.incidents:
+            self._queue.put(end_offset, Report(incident))
+        self._decision.incidents.clear()
+        for answer in answers:
+            self._queue.put(end_offset, answer)
+        effects.extend(self._release(now_ms))
+        return effects
+
+    def _release(self, now_ms: int) -> list[ControllerEffect]:
+        effects = self._queue.committed(self._committed)
+        effects.extend(self._feed.answers(now_ms))
+        for effect in effects:
+            if isinstance(effect, Respond):
+                self._asked.pop(effect.request_id, None)
+        return effects
+
+    def _advance(self, high_watermark: int, now_ms: int) -> list[ControllerEffect]:
+        if high_watermark <= self._committed:
+            return []
+        invariant(
+            high_watermark <= self._image.end_offset,
+            "nobody else to write in this epoch",
+            high_watermark=high_watermark,
+            end_offset=self._image.end_offset,
+        )
+        self._committed = high_watermark
+        self._feed.committed(high_watermark)
+        return self._finish(now_ms)
+
+    def _appended(self, event: RecordsAppended) -> list[ControllerEffect]:
+        if event.last_offset == self._image.end_offset - 1:
+            return []
+        return [
+            Resign(
+                f"expected the last record appended at offset {self._image.end_offset - 1}, found "
+                f"it at {event.last_offset}: somebody else writes to the metadata log"
+            )
+        ]
+
+    def _gained(self, event: LeadershipGained, now_ms: int) -> list[ControllerEffect]:
+        invariant(
+            not self.active and self._image.end_offset <= event.end_offset,
+            "a controller that follows and has applied nothing that is not committed",
+            applied=self._image.end_offset,
+            end_offset=event.end_offset,
+        )
+        self._controller_epoch = event.controller_epoch
+        self._image.end_offset = self._committed = event.end_offset
+        self._feed.begin(event.end_offset)
+        self._brokers.contacts.begin(now_ms)
+        for partition in list(self._image.leaderless):
+            self._partitions.settle(partition)
+        return self._finish(now_ms)
+
+    def _lost(self) -> list[ControllerEffect]:
+        lost = self._image.end_offset != self._committed
+        self._controller_epoch = None
+        self._queue.drop()
+        self._feed.drop()
+        self._reports.clear()
+        effects: list[ControllerEffect] = [
+            Respond(request_id, refused(kind)) for request_id, kind in self._asked.items()
+        ]
+        self._asked.clear()
+        if lost:
+            self._image.load((), 0)
+            self._committed = 0
+            effects.append(ReloadState())
+        return effects

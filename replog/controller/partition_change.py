@@ -1,0 +1,143 @@
+"""One change of a partition: what shall be different, and the record that says so.
+
+A change record carries what changes and nothing else. Who vouches for records follows from the new
+in-sync set: see `partition_image` for the three sets. Naming the leader raises its epoch, also
+where it stays the same because a replica left the assignment: that fences its fetches (facts 10.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from replog.controller.incidents import ElectionCause
+from replog.controller.leader_selection import Selection
+from replog.controller.partition_image import (
+    LEADER_UNCHANGED,
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    RECOVERY_UNCHANGED,
+    PartitionImage,
+)
+from replog.errors import invariant
+from replog.wire.metadata_records import PartitionChangeRecord
+
+
+class PartitionChange:
+    """What a partition shall be like; `record` compares with what it is.
+
+    Set the fields, then ask for the record. `damaged` are replicas whose logs are known corrupt.
+    """
+
+    __slots__ = (
+        "_before",
+        "_leader",
+        "_recovery",
+        "adding",
+        "cause",
+        "damaged",
+        "isr",
+        "removing",
+        "replicas",
+        "suspects",
+    )
+
+    def __init__(self, partition: PartitionImage, damaged: Collection[int] = ()) -> None:
+        self._before = partition
+        self.replicas = partition.replicas
+        self.isr = partition.isr
+        self.adding = partition.adding
+        self.removing = partition.removing
+        self.suspects = frozenset(partition.last_known_elr)
+        self.damaged = damaged
+        self.cause: ElectionCause | None = None
+        self._leader = LEADER_UNCHANGED
+        self._recovery = RECOVERY_UNCHANGED
+
+    @property
+    def names_leader(self) -> bool:
+        """Whether the leader epoch grows."""
+        return self._leader != LEADER_UNCHANGED
+
+    def elect(self, selection: Selection | None) -> None:
+        """Name the leader; None: nobody may lead."""
+        partition = self._before
+        if selection is None:
+            if partition.leader_id is not None:
+                self._leader = NO_LEADER
+                self._recovery = RECOVERED if partition.recovering else RECOVERY_UNCHANGED
+            return
+        self._leader = selection.leader_id
+        self.isr = selection.isr
+        self.cause = selection.cause
+        unclean = selection.cause is ElectionCause.UNCLEAN
+        if unclean:
+            self._recovery = RECOVERING
+        elif partition.recovering:
+            self._recovery = RECOVERED
+        self.suspects -= {selection.leader_id}
+
+    def keep_leader(self) -> None:
+        """Name the leader that is: fetches of the epoch before are fenced."""
+        leader_id = self._before.leader_id
+        self._leader = NO_LEADER if leader_id is None else leader_id
+
+    def record(self, *, force: bool = False) -> PartitionChangeRecord | None:
+        """What has changed; None if nothing has, unless `force` (the epoch grows then)."""
+        before = self._before
+        elr, last_known = self.vouchers()
+        replicas = None if self.replicas == before.replicas else self.replicas
+        isr = None if self.isr == before.isr else self.isr
+        adding = None if self.adding == before.adding else self.adding
+        removing = None if self.removing == before.removing else self.removing
+        new_elr = None if elr == before.elr else elr
+        new_last_known = None if last_known == before.last_known_elr else last_known
+        invariant(
+            bool(self.isr) and set(self.isr) <= set(self.replicas),
+            "an in-sync set of assigned replicas that is not empty",
+            partition=str(before.name),
+            isr=self.isr,
+            replicas=self.replicas,
+        )
+        unchanged = (
+            self._leader == LEADER_UNCHANGED
+            and self._recovery == RECOVERY_UNCHANGED
+            and all(
+                found is None
+                for found in (replicas, isr, adding, removing, new_elr, new_last_known)
+            )
+        )
+        if unchanged and not force:
+            return None
+        return PartitionChangeRecord(
+            partition_id=before.name.partition,
+            topic_id=before.topic.raw_id,
+            isr=isr,
+            leader=self._leader,
+            replicas=replicas,
+            removing_replicas=removing,
+            adding_replicas=adding,
+            leader_recovery_state=self._recovery,
+            eligible_leader_replicas=new_elr,
+            last_known_elr=new_last_known,
+        )
+
+    def vouchers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Who holds what is committed beside the in-sync set, and who did (`elr` and
+        `last_known_elr` of the change): in assigned order.
+        """
+        before = self._before
+        isr = frozenset(self.isr)
+        floor = min(before.topic.config.min_insync_replicas, len(self.replicas))
+        if len(isr) >= floor or self.cause is ElectionCause.UNCLEAN:
+            # Enough replicas to commit, or only what the winner has counts from here on: others may
+            # lack what is committed now.
+            return (), self._in_order(self.suspects & isr)
+        held = frozenset(before.isr) | frozenset(before.elr) | frozenset(before.last_known_elr)
+        holders = held - frozenset(self.damaged) | isr
+        suspects = self.suspects & holders
+        return self._in_order(holders - isr - suspects), self._in_order(suspects)
+
+    def _in_order(self, members: Iterable[int]) -> tuple[int, ...]:
+        chosen = set(members)
+        return tuple(replica for replica in self.replicas if replica in chosen)

@@ -1,0 +1,203 @@
+"""Leaders and in-sync sets: each change of one partition is decided here and nowhere else."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from replog.controller.decision import Decision
+from replog.controller.incidents import (
+    ElectionCause,
+    InSyncSetChanged,
+    LeaderElected,
+    PartitionOffline,
+)
+from replog.controller.leader_selection import (
+    Candidates,
+    LogEnd,
+    Selection,
+    controlled_shutdown,
+    offline_partition,
+    without,
+)
+from replog.controller.partition_change import PartitionChange
+from replog.controller.partition_image import PartitionImage
+from replog.controller.replica_reports import ReplicaReports
+from replog.controller.state_machines import PartitionState, move_partition, partition_state
+
+
+class PartitionControl:
+    """Decides on the image of a `Decision`, with what brokers have said of their logs."""
+
+    def __init__(self, decision: Decision, reports: ReplicaReports) -> None:
+        self._decision = decision
+        self._image = decision.image
+        self.reports = reports
+
+    def candidates(self, partition: PartitionImage) -> Candidates:
+        """What is known of a partition's replicas."""
+        return Candidates(
+            replicas=partition.replicas,
+            isr=partition.isr,
+            elr=partition.elr,
+            suspects=partition.last_known_elr,
+            ends=self.reports.ends(partition),
+            damaged=self.reports.damaged(partition),
+            leader_id=partition.leader_id,
+            removing=partition.removing,
+            floor=partition.min_insync_replicas,
+            unclean_allowed=partition.topic.config.unclean_leader_election_enable,
+        )
+
+    def settle(
+        self, partition: PartitionImage, *, leaving: int | None = None, unclean: bool | None = None
+    ) -> bool:
+        """Keep the leader if it may lead on, else elect one or none; whether anything changed.
+
+        leaving: leaves the in-sync set first, unless it is its last member. unclean: as
+        `offline_partition` has it.
+        """
+        change = self._change(partition)
+        if leaving is not None:
+            change.isr = without(change.isr, leaving)
+        self._keep_or_elect(partition, change, unclean=unclean)
+        return self.carry_out(partition, change)
+
+    def hand_over(self, partition: PartitionImage, leaving: int) -> bool:
+        """A broker shuts down: it leaves the in-sync set, and another leads in its place."""
+        change = self._change(partition)
+        change.isr = without(change.isr, leaving)
+        if partition.leader_id == leaving or partition.leader_id is None:
+            chosen = controlled_shutdown(self.candidates(partition), self._image.is_live, leaving)
+            change.elect(chosen)
+        return self.carry_out(partition, change)
+
+    def switch(self, partition: PartitionImage, selection: Selection) -> None:
+        """Another leader, though the one there is may lead on."""
+        change = self._change(partition)
+        change.elect(selection)
+        self.carry_out(partition, change)
+
+    def commit_isr(self, partition: PartitionImage, isr: tuple[int, ...], proposed_by: int) -> bool:
+        """Grant a leader's proposal: who is in it has caught up, whatever it had lost before."""
+        self.reports.mended(partition, isr)
+        change = self._change(partition)
+        change.isr = isr
+        change.suspects -= frozenset(isr)
+        return self.carry_out(partition, change, proposed_by=proposed_by)
+
+    def found_damaged(self, partition: PartitionImage, broker_id: int) -> None:
+        """A replica's log is corrupt: it vouches for nothing until it has caught up again.
+
+        Changes the partition even if nobody leaves the in-sync set, so that a proposal made before
+        the damage was found comes too late to count the replica in.
+        """
+        self.reports.found_damaged(partition, broker_id)
+        change = self._change(partition)
+        change.isr = without(change.isr, broker_id)
+        if broker_id in change.isr:
+            change.suspects |= {broker_id}
+        self._keep_or_elect(partition, change)
+        self.carry_out(partition, change, force=True)
+
+    def returned(self, partition: PartitionImage, broker_id: int, *, sound: bool) -> None:
+        """A broker has registered anew, fenced, with the replica's log: as it was when it stopped,
+        or not certainly so.
+        """
+        self.reports.left(broker_id, partition)
+        if broker_id in partition.isr:
+            # A damaged last copy is never set aside, so this is that copy, mended by its owner.
+            self.reports.mended(partition, (broker_id,))
+        change = self._change(partition)
+        holds = {*partition.isr, *partition.elr, *partition.last_known_elr}
+        if not sound and broker_id in holds:
+            change.suspects |= {broker_id}
+        change.isr = without(change.isr, broker_id)
+        self._keep_or_elect(partition, change)
+        self.carry_out(partition, change)
+
+    def told_end(
+        self, partition: PartitionImage, broker_id: int, leader_epoch: int, end: LogEnd
+    ) -> None:
+        """A broker says how long its log is while nobody leads; that may be what was waited for."""
+        if self.reports.told(partition, broker_id, leader_epoch, end):
+            self.settle(partition)
+
+    def carry_out(
+        self,
+        partition: PartitionImage,
+        change: PartitionChange,
+        *,
+        proposed_by: int | None = None,
+        force: bool = False,
+    ) -> bool:
+        """Write the change, if it is one; whether it was."""
+        record = change.record(force=force)
+        if record is None:
+            return False
+        state = partition_state(partition)
+        isr, leader_id = partition.isr, partition.leader_id
+        self._decision.write(record)
+        after = partition_state(partition)
+        if after is not state or after is PartitionState.ONLINE:
+            move_partition(partition.name, state, after)
+        if partition.isr != isr:
+            self._decision.report(
+                InSyncSetChanged(
+                    topic_partition=partition.name,
+                    partition_epoch=partition.partition_epoch,
+                    before=isr,
+                    after=partition.isr,
+                    proposed_by=proposed_by,
+                )
+            )
+        self._report_leader(partition, leader_id, change.cause)
+        return True
+
+    def _report_leader(
+        self, partition: PartitionImage, before: int | None, cause: ElectionCause | None
+    ) -> None:
+        if partition.leader_id is None:
+            holders = {*partition.isr, *partition.elr, *partition.last_known_elr}
+            damaged = self.reports.damaged(partition)
+            self._decision.report(
+                PartitionOffline(
+                    topic_partition=partition.name,
+                    leader_epoch=partition.leader_epoch,
+                    isr=partition.isr,
+                    waiting_for=tuple(sorted(holders - damaged)),
+                    unclean=tuple(sorted(partition.last_known_elr)),
+                    damaged=tuple(sorted(damaged)),
+                )
+            )
+        elif cause is not None:
+            self._decision.report(
+                LeaderElected(
+                    topic_partition=partition.name,
+                    leader_id=partition.leader_id,
+                    leader_epoch=partition.leader_epoch,
+                    previous_leader_id=before,
+                    isr=partition.isr,
+                    cause=cause,
+                )
+            )
+
+    def _change(self, partition: PartitionImage) -> PartitionChange:
+        return PartitionChange(partition, self.reports.damaged(partition))
+
+    def _keep_or_elect(
+        self, partition: PartitionImage, change: PartitionChange, *, unclean: bool | None = None
+    ) -> None:
+        leader_id = partition.leader_id
+        if (
+            leader_id is not None
+            and leader_id in change.isr
+            and leader_id not in change.suspects
+            and leader_id not in change.damaged
+            and self._image.is_live(leader_id)
+        ):
+            return
+        elr, suspects = change.vouchers()
+        candidates = dataclasses.replace(
+            self.candidates(partition), isr=change.isr, elr=elr, suspects=suspects
+        )
+        change.elect(offline_partition(candidates, self._image.is_live, unclean=unclean))

@@ -1,0 +1,181 @@
+"""One partition as the metadata log tells it: who holds and leads it, and vouches for its records.
+
+Changed by replaying records only (KIP-500): a change record raises `partition_epoch` by one, and
+`leader_epoch` where it names the leader, even the same one (facts 10.4). Nothing lowers either.
+
+Three sets say who holds what is committed (KIP-966). `isr` does. While it is smaller than the floor
+the high watermark stands still, so those that left it then do, too: `elr`. Members of either that
+come back from an unclean stop, or damaged, may have lost their tails, and no one of them alone
+vouches for anything: they move to `last_known_elr`. One of these may be in `isr`, too, since the
+last member of an in-sync set never leaves it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.registrations import PartitionRegistration
+from replog.types import NO_LEADER_EPOCH, TopicPartition
+from replog.wire.metadata_records import PartitionChangeRecord, PartitionRecord
+
+if TYPE_CHECKING:
+    from replog.controller.topic_image import TopicImage
+
+NO_LEADER = -1
+LEADER_UNCHANGED = -2
+RECOVERED = 0
+RECOVERING = 1
+RECOVERY_UNCHANGED = -1
+
+
+class PartitionImage:
+    """Invariant: isr is a non-empty subset of replicas and holds the leader; elr is one that is
+    disjoint with isr and last_known_elr; adding and removing are disjoint ones.
+    """
+
+    __slots__ = (
+        "_registration",
+        "adding",
+        "elr",
+        "isr",
+        "last_known_elr",
+        "leader_epoch",
+        "leader_id",
+        "name",
+        "partition_epoch",
+        "recovering",
+        "removing",
+        "replicas",
+        "topic",
+        "unclean_epoch",
+    )
+
+    def __init__(self, topic: TopicImage, number: int) -> None:
+        self.topic = topic
+        self.name = TopicPartition(topic.name, number)
+        self.replicas: tuple[int, ...] = ()
+        """The first is the preferred leader; target replicas come before removing ones."""
+        self.isr: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
+        self.adding: tuple[int, ...] = ()
+        self.elr: tuple[int, ...] = ()
+        self.last_known_elr: tuple[int, ...] = ()
+        self.leader_id: int | None = None
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = -1
+        self.recovering = False
+        """The leader was elected from outside of all that vouch for records."""
+        self.unclean_epoch = NO_LEADER_EPOCH
+        """The latest leader epoch of which that was true."""
+        self._registration: PartitionRegistration | None = None
+
+    @property
+    def min_insync_replicas(self) -> int:
+        """The floor: never above the replica count."""
+        return min(self.topic.config.min_insync_replicas, len(self.replicas))
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """Where the replicas are to be once a reassignment is complete."""
+        if not self.removing:
+            return self.replicas
+        return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def reassigning(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def registration(self) -> PartitionRegistration:
+        """What brokers are told."""
+        known = self._registration
+        if known is None:
+            known = self._registration = PartitionRegistration(
+                topic_partition=self.name,
+                topic_id=self.topic.topic_id,
+                replicas=self.replicas,
+                isr=self.isr,
+                leader_id=self.leader_id,
+                leader_epoch=self.leader_epoch,
+                partition_epoch=self.partition_epoch,
+                unclean=self.recovering,
+                unclean_epoch=self.unclean_epoch,
+                config=self.topic.config,
+            )
+        return known
+
+    def forget_registration(self) -> None:
+        """The topic's options have changed."""
+        self._registration = None
+
+    def replay(self, record: PartitionRecord) -> None:
+        """Take the whole state; an unclean epoch told before it stays (see `records`)."""
+        self.replicas = record.replicas
+        self.isr = record.replicas if record.isr == record.replicas else record.isr
+        self.removing = record.removing_replicas
+        self.adding = record.adding_replicas
+        self.elr = record.eligible_leader_replicas or ()
+        self.last_known_elr = record.last_known_elr or ()
+        self.leader_id = None if record.leader == NO_LEADER else record.leader
+        self.leader_epoch = record.leader_epoch
+        self.partition_epoch = record.partition_epoch
+        self._recovery(record.leader_recovery_state)
+        self._registration = None
+
+    def replay_change(self, record: PartitionChangeRecord) -> None:
+        """Take what has changed."""
+        self.partition_epoch += 1
+        if record.isr is not None:
+            self.isr = record.isr
+        if record.replicas is not None:
+            self.replicas = record.replicas
+        if record.removing_replicas is not None:
+            self.removing = record.removing_replicas
+        if record.adding_replicas is not None:
+            self.adding = record.adding_replicas
+        if record.eligible_leader_replicas is not None:
+            self.elr = record.eligible_leader_replicas
+        if record.last_known_elr is not None:
+            self.last_known_elr = record.last_known_elr
+        if record.leader != LEADER_UNCHANGED:
+            self.leader_id = None if record.leader == NO_LEADER else record.leader
+            self.leader_epoch += 1
+        if record.leader_recovery_state != RECOVERY_UNCHANGED:
+            self._recovery(record.leader_recovery_state)
+        self._registration = None
+
+    def records(self) -> list[PartitionRecord]:
+        """The state as records of a snapshot.
+
+        Kafka's record has no place for `unclean_epoch`. It was the epoch of a recovering leader
+        once, so a record that says so comes first; the one after it takes its place.
+        """
+        records = []
+        if self.unclean_epoch not in {NO_LEADER_EPOCH, self.leader_epoch} or (
+            self.unclean_epoch == self.leader_epoch and not self.recovering
+        ):
+            records.append(self._record(self.unclean_epoch, RECOVERING))
+        records.append(self._record(self.leader_epoch, RECOVERING if self.recovering else 0))
+        return records
+
+    def _record(self, leader_epoch: int, recovery_state: int) -> PartitionRecord:
+        return PartitionRecord(
+            partition_id=self.name.partition,
+            topic_id=self.topic.raw_id,
+            replicas=self.replicas,
+            isr=self.isr,
+            removing_replicas=self.removing,
+            adding_replicas=self.adding,
+            leader=NO_LEADER if self.leader_id is None else self.leader_id,
+            leader_recovery_state=recovery_state,
+            leader_epoch=leader_epoch,
+            partition_epoch=self.partition_epoch,
+            eligible_leader_replicas=self.elr or None,
+            last_known_elr=self.last_known_elr or None,
+        )
+
+    def _recovery(self, state: int) -> None:
+        self.recovering = state == RECOVERING
+        if self.recovering:
+            self.unclean_epoch = self.leader_epoch

@@ -1,0 +1,58 @@
+"""How each request is told that this controller cannot answer it: another one may."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from replog.admin_messages import (
+    AdminResponse,
+    AlterOptionsRequest,
+    BalanceLeadersRequest,
+    BalanceLeadersResponse,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    ElectLeadersRequest,
+    ListReassignmentsRequest,
+    ListReassignmentsResponse,
+    PartitionResults,
+    ReassignPartitionsRequest,
+    UnregisterBrokerRequest,
+)
+from replog.messages import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    CreateTopicRequest,
+    CreateTopicResponse,
+    DeleteTopicRequest,
+    DeleteTopicResponse,
+    ErrorCode,
+    HeartbeatRequest,
+    HeartbeatResponse,
+    MetadataFetchRequest,
+    MetadataFetchResponse,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
+
+_ANSWERS: dict[type, type] = {
+    AlterPartitionRequest: AlterPartitionResponse,
+    RegisterBrokerRequest: RegisterBrokerResponse,
+    HeartbeatRequest: HeartbeatResponse,
+    MetadataFetchRequest: MetadataFetchResponse,
+    CreateTopicRequest: CreateTopicResponse,
+    DeleteTopicRequest: DeleteTopicResponse,
+    CreateTopicsRequest: CreateTopicsResponse,
+    CreatePartitionsRequest: AdminResponse,
+    AlterOptionsRequest: AdminResponse,
+    UnregisterBrokerRequest: AdminResponse,
+    ElectLeadersRequest: PartitionResults,
+    ReassignPartitionsRequest: PartitionResults,
+    ListReassignmentsRequest: ListReassignmentsResponse,
+    BalanceLeadersRequest: BalanceLeadersResponse,
+}
+
+
+def refused(request_kind: type, error: ErrorCode = ErrorCode.NOT_CONTROLLER) -> Any:
+    """The answer to a request of this kind that says nothing but the error."""
+    return _ANSWERS[request_kind](error=error)
