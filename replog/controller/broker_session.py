@@ -91,15 +91,17 @@ class BrokerSession:
         self._heartbeat = SessionRequest(timeout_ms, pause_ms_max)
         self._fetch = SessionRequest(timeout_ms + options.metadata_fetch_wait_max_ms, pause_ms_max)
 
+        self._requests = (self._registration, self._heartbeat, self._fetch)
+
     @property
     def next_deadline_ms(self) -> int | None:
         """When a Tick is due; None once nothing is to be done any more."""
-        deadlines = [
-            request.deadline_ms
-            for request in (self._registration, self._heartbeat, self._fetch)
-            if request.deadline_ms is not None
-        ]
-        return min(deadlines, default=None)
+        first_ms = None
+        for request in self._requests:
+            due_ms = request.deadline_ms
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def start(
         self, previous_broker_epoch: int, replicas: Sequence[ReplicaState], now_ms: int
@@ -123,7 +125,7 @@ class BrokerSession:
         if isinstance(event, ResponseReceived):
             effects.extend(self._received(event, now_ms))
         elif isinstance(event, RequestFailed):
-            for request in (self._registration, self._heartbeat, self._fetch):
+            for request in self._requests:
                 request.failed(event.request_id, now_ms)
         elif isinstance(event, ShutdownWanted):
             effects.extend(self._leave(now_ms))
@@ -239,7 +241,7 @@ class BrokerSession:
 
     def _end(self, error: ErrorCode, message: str) -> Iterable[SessionEffect]:
         self.state = SessionState.ENDED
-        for request in (self._registration, self._heartbeat, self._fetch):
+        for request in self._requests:
             request.drop()
         return [SessionEnded(error, message)]
 

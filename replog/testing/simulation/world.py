@@ -231,7 +231,7 @@ class World:
             interval_us=self.options.produce_interval * 1000,
             records_max=stream.choice((1, 4)),
             timeout_us=stream.choice((1_000_000, 4_000_000)),
-            backoff_us=stream.choice((20_000, 100_000)),
+            backoff_us=stream.choice((50_000, 200_000)),
         )
 
         def on_batch(batch: ClientBatch) -> None:
