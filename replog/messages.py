@@ -21,6 +21,7 @@ from replog.types import (
     Isolation,
     TopicPartition,
     frozen,
+    frozen_positional,
 )
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class FetchRequest:
     forgotten: tuple[TopicPartition, ...] = ()
 
 
-@frozen
+@frozen_positional
 class LogRead:
     """Records that the shell puts in place of this value when it sends a response.
 
@@ -189,7 +190,7 @@ class FetchedPartition:
     records: RawBatches | LogRead | None = None
 
 
-@frozen
+@frozen_positional
 class FetchResponse:
     """In a session: only the partitions that have something to say."""
 
@@ -223,7 +224,7 @@ class ProducedPartition:
     """What the acknowledgement vouches for; None where there is none."""
 
 
-@frozen
+@frozen_positional
 class ProduceResponse:
     """In the order of the request's partitions."""
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 AcksName = Literal[0, 1, "all"]
 ACKS: dict[object, Acks] = {0: Acks.NONE, 1: Acks.LEADER, "all": Acks.ALL, -1: Acks.ALL}
 DEADLINE_CHECK_MS = 100
+FREED_BLOCK_BYTES = 4 * 1024 * 1024
+"""As soon as 128 KiB lie free behind all that is in use, glibc gives them back to the kernel, and a
+producer takes them anew for its next batch, page by page. It keeps twice the largest block that was
+ever freed instead, so freeing one of this size is all that it takes."""
 
 
 class Producer:
@@ -52,6 +56,7 @@ class Producer:
                 f'expected acks="all" for an idempotent producer, found {acks!r}: a leader that '
                 f"dies may take acknowledged records with it, and the sequence would have a hole"
             )
+        bytes(FREED_BLOCK_BYTES)
         self._connection = connection
         self._delivery_timeout_ms = delivery_timeout_ms
         self._request_timeout_ms = request_timeout_ms

@@ -30,7 +30,7 @@ class ProposalQueue:
     def __init__(self, context: HostContext, decide: Decide) -> None:
         self._context = context
         self._decide = decide
-        self._waiting: dict[TopicPartition, IsrProposal] = {}
+        self.waiting: dict[TopicPartition, IsrProposal] = {}
         """Not sent yet, or to be sent again."""
         self._sent: tuple[IsrProposal, ...] = ()
         self._request_id: int | None = None
@@ -40,20 +40,20 @@ class ProposalQueue:
 
     def submit(self, proposal: IsrProposal) -> None:
         """Queue it; it takes the place of an older one of the same partition."""
-        self._waiting[proposal.topic_partition] = proposal
+        self.waiting[proposal.topic_partition] = proposal
 
     def withdraw(self, topic_partition: TopicPartition) -> None:
         """It is out of date. What is in flight may still be decided; nobody will hear of it."""
-        self._waiting.pop(topic_partition, None)
+        self.waiting.pop(topic_partition, None)
         if self._sent:
             self._sent = tuple(one for one in self._sent if one.topic_partition != topic_partition)
 
     def maybe_send(self, now_ms: int) -> None:
         """Send what waits, unless a request is in flight or a pause goes on."""
-        if not self._waiting or self._request_id is not None or self._timer is not None:
+        if not self.waiting or self._request_id is not None or self._timer is not None:
             return
-        self._sent = tuple(self._waiting.values())
-        self._waiting.clear()
+        self._sent = tuple(self.waiting.values())
+        self.waiting.clear()
         context = self._context
         self._request_id = next(context.request_ids)
         self._timer = context.deadlines.schedule(
@@ -84,7 +84,7 @@ class ProposalQueue:
             decision = decisions.get(proposal.topic_partition)
             if decision is None or self._decide(proposal, decision, now_ms):
                 again = True
-                self._waiting.setdefault(proposal.topic_partition, proposal)
+                self.waiting.setdefault(proposal.topic_partition, proposal)
         if again:
             self._pause(now_ms)
         return True
@@ -98,7 +98,7 @@ class ProposalQueue:
 
     def _fail(self, now_ms: int) -> None:
         for proposal in self._take_sent():
-            self._waiting.setdefault(proposal.topic_partition, proposal)
+            self.waiting.setdefault(proposal.topic_partition, proposal)
         self._pause(now_ms)
 
     def _take_sent(self) -> tuple[IsrProposal, ...]:

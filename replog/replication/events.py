@@ -52,7 +52,7 @@ class LogReplaced:
     topic_partition: TopicPartition
 
 
-@frozen
+@frozen_positional
 class RequestReceived:
     """A peer or a client asks; `request_id` is the caller's, unique among those unanswered."""
 
@@ -60,14 +60,14 @@ class RequestReceived:
     request: PartitionRequest
 
 
-@frozen
+@frozen_positional
 class RequesterGone:
     """Nobody waits for the answer to `request_id` any more."""
 
     request_id: int
 
 
-@frozen
+@frozen_positional
 class ResponseReceived:
     """The answer to our SendRequest of this id."""
 
@@ -75,14 +75,14 @@ class ResponseReceived:
     response: Response
 
 
-@frozen
+@frozen_positional
 class RequestFailed:
     """Our request got no answer: its connection broke, or could not be made."""
 
     request_id: int
 
 
-@frozen
+@frozen_positional
 class LeaderAppendCompleted:
     """AppendAsLeader is done: the batches are at [base_offset, last_offset].
 
@@ -106,7 +106,7 @@ class LeaderAppendFailed:
     error: ReplogError
 
 
-@frozen
+@frozen_positional
 class FollowerAppendCompleted:
     """AppendAsFollower is done; the log's end has moved."""
 

@@ -18,6 +18,7 @@ from replog.messages import (
     FetchResponse,
     LogRead,
 )
+from replog.replication.deadlines import Patience
 from replog.replication.effects import Respond
 from replog.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, SessionCache
 from replog.replication.fetch_waits import FetchWait
@@ -85,32 +86,41 @@ class FetchServer:
         wait_ms = request.wait_ms_max
         if request.replica_id in self._context.unheard:
             wait_ms = min(wait_ms, UNHEARD_WAIT_MS_MAX)
-        wait.timer = self._context.deadlines.schedule(
-            now_ms + wait_ms, functools.partial(self._complete, wait)
-        )
         self._waits[request_id] = wait
         if session is not None:
             session.waiting = wait
+            if session.patience is None:
+                expire = functools.partial(self._expire, session)
+                session.patience = Patience(self._context.deadlines, expire)
+            session.patience.last_until(now_ms + wait_ms)
             return
+        wait.timer = self._context.deadlines.schedule(
+            now_ms + wait_ms, functools.partial(self._complete, wait)
+        )
         for asked in request.partitions:
             replica = self._table.replicas.get(asked.topic_partition)
             if replica is not None:
                 replica.fetch_waits[request_id] = wait
 
-    def wake(self, moved: Iterable[tuple[Replica, bool]], now_ms: int) -> None:
+    def wake(self, moved: dict[TopicPartition, bool], now_ms: int) -> None:
         """Something moved at each of these: answer the fetches that need not wait any more.
 
-        With each replica: whether its log's end or its role did; else followers need not be told,
+        With each partition: whether its log's end or its role did; else followers need not be told,
         unless they serve consumers, who wait for their high watermarks (KIP-392). One answer tells
-        all that has moved.
+        all that has moved; `moved` is empty afterwards.
         """
         waits: dict[int, FetchWait] = {}
         outdated: dict[int, FetchWait] = {}
         followers_serve = self._context.options.rack_aware_reads
-        for replica, concerns_followers in moved:
+        replicas = self._table.replicas
+        for topic_partition, concerns_followers in moved.items():
+            replica = replicas.get(topic_partition)
+            if replica is None:
+                continue
             if replica.sessions:
                 for session in list(replica.sessions.values()):
-                    self._stir(session, replica)
+                    if topic_partition not in session.stirring or session.is_over:
+                        self._stir(session, replica)
                     wait = session.waiting
                     if wait is None:
                         continue
@@ -120,6 +130,7 @@ class FetchServer:
                         outdated[wait.request_id] = wait
             if replica.fetch_waits:
                 waits.update(replica.fetch_waits)
+        moved.clear()
         for wait in waits.values():
             self._maybe_complete(wait, now_ms)
             if wait.request.isolation is Isolation.TXN_COMMITTED:
@@ -203,7 +214,8 @@ class FetchServer:
         """Why there is nothing to read, in the order of facts 7.2; None: there may be."""
         if replica is None or replica.log is None:
             return _refused(asked, self._table.refusal(asked.topic_partition))
-        if asked.topic_id is not None and asked.topic_id != replica.registration.topic_id:
+        registration = replica.registration
+        if asked.topic_id is not None and asked.topic_id != registration.topic_id:
             # Deleted and created again: one of us has not heard of it, and epochs say nothing.
             return _refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader, log = replica.leader, replica.log
@@ -222,7 +234,7 @@ class FetchServer:
                     )
         elif request.replica_id < 0:
             return _refused(asked, ErrorCode.INVALID_REQUEST)
-        error = check_epoch(replica.registration.leader_epoch, asked.current_leader_epoch)
+        error = check_epoch(registration.leader_epoch, asked.current_leader_epoch)
         if error is not ErrorCode.NONE:
             return _refused(asked, error)
         if request.replica_id != CONSUMER:
@@ -240,7 +252,13 @@ class FetchServer:
                 return _refused(asked, ErrorCode.INVALID_REQUEST)
         if asked.last_fetched_epoch < NO_LEADER_EPOCH:
             return _refused(asked, ErrorCode.INVALID_REQUEST)
-        fault = check_claim(log, asked.fetch_offset, asked.last_fetched_epoch)
+        fault = None
+        if not (
+            asked.last_fetched_epoch in (NO_LEADER_EPOCH, log.latest_epoch)
+            and log.log_start_offset <= asked.fetch_offset <= log.log_end_offset
+        ):
+            # Else it holds: our latest epoch reaches to the end of our log.
+            fault = check_claim(log, asked.fetch_offset, asked.last_fetched_epoch)
         if fault is None:
             if (
                 request.replica_id == CONSUMER
@@ -271,12 +289,16 @@ class FetchServer:
         self._forget(wait)
         self._answer(wait, self._look(wait, now_ms)[0])
 
+    def _expire(self, session: ServedSession, now_ms: int) -> None:
+        if session.waiting is not None:
+            self._complete(session.waiting, now_ms)
+
     def _forget(self, wait: FetchWait) -> None:
-        self._context.deadlines.cancel(wait.timer)
         del self._waits[wait.request_id]
         if wait.session is not None:
             wait.session.waiting = None
             return
+        self._context.deadlines.cancel(wait.timer)
         replicas = self._table.replicas
         for asked in wait.partitions:
             replica = replicas.get(asked.topic_partition)
@@ -306,7 +328,7 @@ class FetchServer:
         self._context.emit(
             Respond(
                 wait.request_id,
-                FetchResponse(partitions=tuple(partitions), session_id=session_id),
+                FetchResponse(tuple(partitions), ErrorCode.NONE, session_id),
                 max(min(request.max_bytes, FETCH_BYTES_MAX), 0),
             )
         )
@@ -386,11 +408,10 @@ def _read(asked: FetchPartition, request: FetchRequest, replica: Replica) -> Fet
     records = None
     if end_offset > asked.fetch_offset:
         records = LogRead(
-            start_offset=asked.fetch_offset,
-            end_offset=end_offset,
-            max_bytes=max(asked.max_bytes, 0),
-            read_committed=request.isolation is Isolation.TXN_COMMITTED
-            and request.replica_id == CONSUMER,
+            asked.fetch_offset,
+            end_offset,
+            max(asked.max_bytes, 0),
+            request.isolation is Isolation.TXN_COMMITTED and request.replica_id == CONSUMER,
         )
     return FetchedPartition(
         topic_partition=asked.topic_partition,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from replog.messages import FetchedPartition, FetchPartition, FetchRequest
+    from replog.replication.deadlines import Patience
     from replog.replication.fetch_waits import FetchWait
     from replog.types import TopicPartition
 
@@ -53,6 +54,7 @@ class ServedSession:
         "last_fetch_ms",
         "next_epoch",
         "partitions",
+        "patience",
         "replica_id",
         "session_id",
         "stirring",
@@ -70,6 +72,8 @@ class ServedSession:
         """When its latest request came: all that rested then were level then."""
         self.waiting: FetchWait | None = None
         """Its fetch that is not yet answered."""
+        self.patience: Patience | None = None
+        """With that fetch; of whoever serves the session."""
         self.partitions: dict[TopicPartition, SessionPartition] = {
             asked.topic_partition: SessionPartition(asked) for asked in request.partitions
         }
@@ -219,7 +223,9 @@ class AskedSession:
 
     def include(self, asked: FetchPartition) -> bool:
         """Ask for it like this from now on; returns whether that is a change."""
-        if self.known.get(asked.topic_partition) == asked:
+        known = self.known.get(asked.topic_partition)
+        # What is most often new is looked at first.
+        if known is not None and known.fetch_offset == asked.fetch_offset and known == asked:
             return False
         self.known[asked.topic_partition] = asked
         return True

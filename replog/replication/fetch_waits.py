@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FetchWait:
-    """One request, with the partitions that it stands for."""
+    """One request, with the partitions that it stands for; `timer` where it has no session."""
 
     __slots__ = ("request", "request_id", "session", "timer")
 

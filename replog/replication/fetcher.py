@@ -16,6 +16,7 @@ from replog.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
+from replog.replication.deadlines import Patience
 from replog.replication.effects import SendRequest
 from replog.replication.fetch_session import AskedSession
 
@@ -48,8 +49,8 @@ class Fetcher:
         """Partitions whose part in the session may be out of date."""
         self._busy = 0
         """Partitions that will be ready as soon as their own log has done something."""
-        self._timer: Timer | None = None
-        """The patience with the fetch in flight."""
+        self._patience = Patience(context.deadlines, self._give_up)
+        """With the fetch in flight."""
         self._idle = True
         """Nothing was ready when a fetch was due, and no partition has turned since."""
 
@@ -71,7 +72,7 @@ class Fetcher:
 
     def close(self) -> None:
         """No partition is left: what is in flight is nobody's any more."""
-        self._context.deadlines.cancel(self._timer)
+        self._patience.end()
         self.request_id = None
 
     def turned(self, follower: Follower, *, was_busy: bool) -> None:
@@ -101,7 +102,7 @@ class Fetcher:
             return
         context, options = self._context, self._context.options
         self.request_id = next(context.request_ids)
-        self._timer = context.deadlines.schedule(now_ms + options.request_timeout_ms, self._give_up)
+        self._patience.last_until(now_ms + options.request_timeout_ms)
         request = FetchRequest(
             partitions=asked,
             replica_id=context.cluster.broker_id,
@@ -195,8 +196,7 @@ class Fetcher:
 
     def _end_request(self) -> None:
         self.request_id = None
-        self._context.deadlines.cancel(self._timer)
-        self._timer = None
+        self._patience.end()
 
     def _back_off(self, now_ms: int) -> None:
         for follower in list(self.followers.values()):

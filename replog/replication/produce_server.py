@@ -34,16 +34,11 @@ class ProduceServer:
     def __init__(self, context: HostContext, table: PartitionTable) -> None:
         self._context = context
         self._table = table
-        self._appending: dict[int, _Appending] = {}
-        """By append_id."""
+        self.appending: dict[int, _Appending] = {}
+        """By append_id; while there are any, completions are to come before this step is whole."""
         self._waits: dict[int, ProduceWait] = {}
         """Those with a timer, by request id."""
         self._append_ids = 0
-
-    @property
-    def is_appending(self) -> bool:
-        """Whether completions are still to come before this step is whole."""
-        return bool(self._appending)
 
     def receive(self, request_id: int, request: ProduceRequest, now_ms: int) -> None:
         """Append what may be; every partition gets its own answer."""
@@ -60,12 +55,12 @@ class ProduceServer:
             leader_epoch = replica.registration.leader_epoch
             self._append_ids += 1
             append_id = self._append_ids
-            self._appending[append_id] = _Appending(wait, index, leader_epoch, topic_partition)
+            self.appending[append_id] = _Appending(wait, index, leader_epoch, topic_partition)
             self._context.emit(AppendAsLeader(topic_partition, append_id, batches, leader_epoch))
 
     def append_completed(self, done: LeaderAppendCompleted, now_ms: int) -> None:
         """The records are in our log; or they were, and these are their offsets of then."""
-        appending = self._appending.pop(done.append_id, None)
+        appending = self.appending.pop(done.append_id, None)
         replica = self._table.replicas.get(done.topic_partition)
         if appending is None or replica is None or replica.leader is None or replica.log is None:
             return
@@ -99,7 +94,7 @@ class ProduceServer:
 
     def append_failed(self, failed: LeaderAppendFailed) -> None:
         """Nothing was appended: the producer hears why."""
-        appending = self._appending.pop(failed.append_id, None)
+        appending = self.appending.pop(failed.append_id, None)
         if appending is None:
             return
         refusal = self._refuse(
@@ -109,9 +104,9 @@ class ProduceServer:
 
     def release(self, topic_partition: TopicPartition, error: ErrorCode, message: str) -> None:
         """Its log is gone from here: what is being appended will not be completed."""
-        for append_id, appending in list(self._appending.items()):
+        for append_id, appending in list(self.appending.items()):
             if appending.topic_partition == topic_partition:
-                del self._appending[append_id]
+                del self.appending[append_id]
                 refusal = ProducedPartition(
                     topic_partition=topic_partition, error=error, message=message
                 )

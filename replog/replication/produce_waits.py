@@ -62,8 +62,8 @@ class ProduceWait:
         self._left -= 1
         if self._left == 0:
             self._close()
-            decided = tuple(answer for answer in self.answers if answer is not None)
-            self._context.emit(Respond(self.request_id, ProduceResponse(partitions=decided)))
+            decided = tuple([answer for answer in self.answers if answer is not None])
+            self._context.emit(Respond(self.request_id, ProduceResponse(decided)))
 
     def abandon(self) -> None:
         """Nobody waits any more: it is over without an answer."""

@@ -131,7 +131,7 @@ class ReplicaHost:
         """Take in one event; returns what to do about it, in order."""
         self._now_ms = now_ms
         self._handle[type(event)](event, now_ms)
-        if not self._produces.is_appending:
+        if not self._produces.appending:
             self._settle(now_ms)
         # The list itself stays: everybody emits into it.
         effects = self._effects[:]
@@ -142,14 +142,13 @@ class ReplicaHost:
         """Act on what has moved: wake those who wait for it, send what is due."""
         moved = self._context.moved
         if moved:
-            replicas = self._table.replicas
-            moved_replicas = [(replicas[one], moved[one]) for one in moved if one in replicas]
-            moved.clear()
-            self._fetches.wake(moved_replicas, now_ms)
+            self._fetches.wake(moved, now_ms)
             self._deletes.wake()
         for fetcher in self._fetchers.values():
-            fetcher.maybe_send(now_ms)
-        self._proposals.maybe_send(now_ms)
+            if fetcher.request_id is None:
+                fetcher.maybe_send(now_ms)
+        if self._proposals.waiting:
+            self._proposals.maybe_send(now_ms)
 
     # Requests of peers and clients.
 

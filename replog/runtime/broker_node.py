@@ -104,18 +104,16 @@ class BrokerNode:
 
     def receive_request(self, request_id: int, request: PartitionRequest, now_ms: int) -> None:
         """A peer or client asks; `request_id` is the network's, unique among those unanswered."""
-        self._executor.step(RequestReceived(request_id=request_id, request=request), now_ms)
+        self._executor.step(RequestReceived(request_id, request), now_ms)
 
     def requester_gone(self, request_id: int, now_ms: int) -> None:
         """The connection that a request came on is broken; its answer is not needed any more."""
-        self._executor.step(RequesterGone(request_id=request_id), now_ms)
+        self._executor.step(RequesterGone(request_id), now_ms)
 
     def receive_response(self, request_id: int, response: Response, now_ms: int) -> None:
         """The answer to a request of ours."""
         if request_id & 1 == _HOST:
-            self._executor.step(
-                ResponseReceived(request_id=request_id >> 1, response=response), now_ms
-            )
+            self._executor.step(ResponseReceived(request_id >> 1, response), now_ms)
             return
         if type(response) is RegisterBrokerResponse:
             self._registered_version = response.version
@@ -127,7 +125,7 @@ class BrokerNode:
     def request_failed(self, request_id: int, now_ms: int) -> None:
         """A request of ours will not be answered: its connection broke."""
         if request_id & 1 == _HOST:
-            self._executor.step(RequestFailed(request_id=request_id >> 1), now_ms)
+            self._executor.step(RequestFailed(request_id >> 1), now_ms)
         else:
             self._step_session(session_ev.RequestFailed(request_id=request_id >> 1), now_ms)
 

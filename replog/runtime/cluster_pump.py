@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from replog.controller.events import ControllerEvent
     from replog.controller.model_controller import ModelController
     from replog.errors import ReplogError
-    from replog.messages import ControllerRequest, PartitionRequest, Request, Response
+    from replog.messages import ControllerRequest, PartitionRequest, Request
     from replog.runtime.clock import Clock
     from replog.runtime.log_store import DirectoryLogStore
     from replog.runtime.replica_log import ReplicaLog
@@ -60,6 +60,7 @@ class BrokerEndpoint:
         self.paused = False
         self._pump = pump
         self._transport = pump.transport
+        self.respond = pump.transport.respond
         self._now_ms = pump.clock.monotonic_ms
         self._flushes = GroupFlush(pump.loop, self._flush_completed)
         self._completed: list[tuple[TopicPartition, ReplicaLog, ReplogError | None]] = []
@@ -80,9 +81,6 @@ class BrokerEndpoint:
     def send_to_controller(self, request_id: int, request: ControllerRequest) -> None:
         self._transport.request(self.broker_id, CONTROLLER, request_id, request)
 
-    def respond(self, request_id: int, response: Response) -> None:
-        self._transport.respond(request_id, response)
-
     def receive_request(self, request_id: int, sender: int, request: Any) -> None:
         self.node.receive_request(request_id, request, self._now_ms())
 
@@ -96,11 +94,10 @@ class BrokerEndpoint:
         """Call when the broker has nothing more to do; see `BrokerNode.ended`."""
         self._when_ended.append(call)
 
-    def tell_if_ended(self) -> None:
-        """Make those calls if it is so."""
-        if self.node.ended is not None:
-            for call in self._when_ended:
-                call()
+    def tell_ended(self) -> None:
+        """Make those calls."""
+        for call in self._when_ended:
+            call()
 
     def request_failed(self, request_id: int) -> None:
         self.node.request_failed(request_id, self._now_ms())
@@ -321,7 +318,8 @@ class ClusterPump:
             # Deadlines were looked at in this very millisecond; what is new is due after it.
             self._arm(now_ms + 1, now_ms)
         for endpoint in list(self.brokers.values()):
-            endpoint.tell_if_ended()
+            if endpoint.node.ended is not None:
+                endpoint.tell_ended()
         for call in self.after_turn:
             call()
         if more:

@@ -153,12 +153,12 @@ class EffectExecutor:
             )
             return self._append_failed(effect.topic_partition, failed, error)
         return LeaderAppendCompleted(
-            topic_partition=effect.topic_partition,
-            append_id=effect.append_id,
-            base_offset=appended.base_offset,
-            last_offset=appended.last_offset,
-            log_append_time_ms=appended.log_append_time_ms,
-            duplicate=appended.duplicate,
+            effect.topic_partition,
+            effect.append_id,
+            appended.base_offset,
+            appended.last_offset,
+            appended.log_append_time_ms,
+            appended.duplicate,
         )
 
     def _append_as_follower(
@@ -169,7 +169,7 @@ class EffectExecutor:
         except ReplogError as error:
             failed = FollowerAppendFailed(topic_partition=effect.topic_partition, error=error)
             return self._append_failed(effect.topic_partition, failed, error)
-        return FollowerAppendCompleted(topic_partition=effect.topic_partition)
+        return FollowerAppendCompleted(effect.topic_partition)
 
     def _append_failed(
         self, topic_partition: TopicPartition, failed: Completion, error: ReplogError
@@ -272,9 +272,7 @@ class EffectExecutor:
                 left = max(left - size_bytes, 0)
                 found = True
             partitions.append(fetched)
-        return FetchResponse(
-            partitions=tuple(partitions), error=response.error, session_id=response.session_id
-        )
+        return FetchResponse(tuple(partitions), response.error, response.session_id)
 
     def _read(
         self, partition: FetchedPartition, wanted: LogRead, max_bytes: int, *, whole: bool

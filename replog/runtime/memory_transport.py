@@ -12,7 +12,7 @@ itself: what a node sends while it handles a message goes to the end of the queu
 from __future__ import annotations
 
 import collections
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from replog.errors import invariant
 
@@ -44,52 +44,16 @@ class Endpoint(Protocol):
         """A broker has reset its connection; told to the controller alone."""
 
 
-class _Exchange(NamedTuple):
-    """A request that is not answered: who asked, under which id, and whom."""
+_Exchange: TypeAlias = tuple[int, int, int]
+"""A request that is not answered: who asked, under which id, and whom."""
 
-    sender: int
-    request_id: int
-    receiver: int
+_REQUEST, _RESPONSE, _FAILURE, _GONE, _LOST = range(5)
+# A request; its answer; the receiver's request gets none, since the sender has reset its connection
+# or refuses one; the sender's request needs none any more, since it has reset its connection or
+# gives up; the sender has reset the connection that the controller watches.
 
-
-class _Request(NamedTuple):
-    sender: int
-    receiver: int
-    exchange_id: int
-    request: Request
-
-
-class _Response(NamedTuple):
-    sender: int
-    receiver: int
-    request_id: int
-    response: Response
-
-
-class _Failure(NamedTuple):
-    """`sender` has reset its connection, or refuses one: the receiver's request gets no answer."""
-
-    sender: int
-    receiver: int
-    request_id: int
-
-
-class _Gone(NamedTuple):
-    """`sender` has reset its connection, or gives up: its request needs no answer any more."""
-
-    sender: int
-    receiver: int
-    exchange_id: int
-
-
-class _Lost(NamedTuple):
-    """`sender` has reset the connection that the controller watches."""
-
-    sender: int
-    receiver: int
-
-
-_Message = _Request | _Response | _Failure | _Gone | _Lost
+_Message: TypeAlias = tuple[int, int, int, int, Any]
+"""Kind, sender, receiver, id (the exchange's for _REQUEST and _GONE, else the receiver's), body."""
 
 
 class MemoryTransport:
@@ -132,26 +96,27 @@ class MemoryTransport:
         """
         if receiver not in self._endpoints:
             if answered:
-                self._put(_Failure(receiver, sender, request_id))
+                self._put((_FAILURE, receiver, sender, request_id, None))
             return
         self._next_exchange_id += 1
         exchange_id = self._next_exchange_id
         if answered:
-            self._exchanges[exchange_id] = _Exchange(sender, request_id, receiver)
-        self._put(_Request(sender, receiver, exchange_id, request))
+            self._exchanges[exchange_id] = (sender, request_id, receiver)
+        self._put((_REQUEST, sender, receiver, exchange_id, request))
 
     def respond(self, exchange_id: int, response: Response) -> None:
         """Answer a request. Nothing happens if its sender is gone or wants no answer."""
         exchange = self._exchanges.pop(exchange_id, None)
         if exchange is not None:
-            self._put(_Response(exchange.receiver, exchange.sender, exchange.request_id, response))
+            sender, request_id, receiver = exchange
+            self._put((_RESPONSE, receiver, sender, request_id, response))
 
     def forget(self, sender: int, request_id: int) -> None:
         """The sender gives up on its request; whoever works on it is told."""
-        for exchange_id, exchange in self._exchanges.items():
-            if exchange.sender == sender and exchange.request_id == request_id:
+        for exchange_id, (asker, number, receiver) in self._exchanges.items():
+            if asker == sender and number == request_id:
                 del self._exchanges[exchange_id]
-                self._put(_Gone(sender, exchange.receiver, exchange_id))
+                self._put((_GONE, sender, receiver, exchange_id, None))
                 return
 
     def detach(self, address: int) -> None:
@@ -166,18 +131,18 @@ class MemoryTransport:
             message for message in self._queue if not _touches(message, address)
         )
         self._held = [message for message in self._held if not _touches(message, address)]
-        for message in on_the_way:
-            if type(message) is _Response and message.sender == address:
-                self._put(_Failure(address, message.receiver, message.request_id))
-        for exchange_id, exchange in list(self._exchanges.items()):
-            if exchange.sender == address:
+        for kind, sender, receiver, request_id, _ in on_the_way:
+            if kind == _RESPONSE and sender == address:
+                self._put((_FAILURE, address, receiver, request_id, None))
+        for exchange_id, (sender, request_id, receiver) in list(self._exchanges.items()):
+            if sender == address:
                 del self._exchanges[exchange_id]
-                self._put(_Gone(address, exchange.receiver, exchange_id))
-            elif exchange.receiver == address:
+                self._put((_GONE, address, receiver, exchange_id, None))
+            elif receiver == address:
                 del self._exchanges[exchange_id]
-                self._put(_Failure(address, exchange.sender, exchange.request_id))
+                self._put((_FAILURE, address, sender, request_id, None))
         if CONTROLLER in self._endpoints:
-            self._put(_Lost(address, CONTROLLER))
+            self._put((_LOST, address, CONTROLLER, 0, None))
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two nodes until `join`; nobody is told."""
@@ -213,20 +178,21 @@ class MemoryTransport:
                 if (self._cut or self._paused) and self._is_stopped(message):
                     self._held.append(message)
                     continue
-                endpoint = endpoints.get(message.receiver)
+                kind, sender, receiver, number, body = message
+                endpoint = endpoints.get(receiver)
                 if endpoint is None:
                     continue
-                self.receiver = message.receiver
-                if type(message) is _Request:
-                    endpoint.receive_request(message.exchange_id, message.sender, message.request)
-                elif type(message) is _Response:
-                    endpoint.receive_response(message.request_id, message.response)
-                elif type(message) is _Failure:
-                    endpoint.request_failed(message.request_id)
-                elif type(message) is _Gone:
-                    endpoint.requester_gone(message.exchange_id)
+                self.receiver = receiver
+                if kind == _REQUEST:
+                    endpoint.receive_request(number, sender, body)
+                elif kind == _RESPONSE:
+                    endpoint.receive_response(number, body)
+                elif kind == _FAILURE:
+                    endpoint.request_failed(number)
+                elif kind == _GONE:
+                    endpoint.requester_gone(number)
                 else:
-                    endpoint.connection_lost(message.sender)
+                    endpoint.connection_lost(sender)
                 if queue is not self._queue:
                     queue = self._queue  # a node was detached
         finally:
@@ -248,11 +214,12 @@ class MemoryTransport:
                 self._wake()
 
     def _is_stopped(self, message: _Message) -> bool:
-        return message.receiver in self._paused or (message.sender, message.receiver) in self._cut
+        return message[2] in self._paused or message[1:3] in self._cut
 
 
 def _touches(message: _Message, address: int) -> bool:
     """Whether a message dies with a node: what tells of an earlier death of it does not."""
-    if type(message) in (_Request, _Response):
-        return address in (message.sender, message.receiver)
-    return message.receiver == address
+    kind, sender, receiver, _, _ = message
+    if kind in (_REQUEST, _RESPONSE):
+        return address in (sender, receiver)
+    return receiver == address
