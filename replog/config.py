@@ -189,6 +189,13 @@ class ControllerOptions:
     broker_session_timeout_ms: int = 9000
     broker_heartbeat_interval_ms: int = 2000
     metadata_fetch_wait_max_ms: int = 500
+    auto_leader_rebalance_enable: bool = True
+    leader_imbalance_check_interval_ms: int = 300000
+    leader_imbalance_per_broker_percentage: int = 10
+    leader_moves_max: int = 1000
+    """The brake: how many leaderships one run of the balance moves."""
+    leader_moves_pause_ms: int = 1000
+    """How long a run that the brake has stopped waits before it goes on."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -373,6 +373,15 @@ class LeaderlessLog:
 
 
 @frozen
+class LogSize:
+    """How large a replica's log is, of a partition with replicas that are not in sync."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    size_bytes: int
+
+
+@frozen
 class HeartbeatRequest:
     """`version`: metadata the broker has applied. `want_shut_down`: move my leaderships away."""
 
@@ -384,6 +393,7 @@ class HeartbeatRequest:
     """Replicas found corrupt below their recovery point since the broker registered."""
     leaderless: tuple[LeaderlessLog, ...] = ()
     """Its logs of all partitions without a leader: told with each heartbeat, until one is found."""
+    sizes: tuple[LogSize, ...] = ()
 
 
 @frozen

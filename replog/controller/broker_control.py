@@ -8,6 +8,7 @@ leaderships move, and it may go when every live broker has heard of it (facts 11
 
 from __future__ import annotations
 
+from replog.admin_messages import AdminResponse, UnregisterBrokerRequest
 from replog.config import ControllerOptions
 from replog.controller.broker_contacts import BrokerContact, BrokerContacts
 from replog.controller.broker_image import (
@@ -36,7 +37,10 @@ from replog.messages import (
     RegisterBrokerResponse,
 )
 from replog.registrations import BrokerRegistration
-from replog.wire.metadata_records import BrokerRegistrationChangeRecord
+from replog.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    UnregisterBrokerRecord,
+)
 
 
 class BrokerControl:
@@ -131,6 +135,36 @@ class BrokerControl:
         """Fence the brokers that have been silent for too long."""
         for broker_id in self.contacts.silent(now_ms):
             self._fence(self._image.brokers[broker_id], FenceCause.SESSION_EXPIRED, now_ms)
+
+    def unregister(self, request: UnregisterBrokerRequest) -> AdminResponse:
+        """Forget a broker that is gone for good."""
+        broker = self._image.brokers.get(request.broker_id)
+        if broker is None:
+            return AdminResponse(
+                error=ErrorCode.BROKER_ID_NOT_REGISTERED,
+                message=(
+                    f"expected a registered broker, found {request.broker_id}; known are "
+                    f"{sorted(self._image.brokers)}"
+                ),
+            )
+        held = self._image.held_by.get(request.broker_id)
+        if held or not broker.registration.fenced:
+            return AdminResponse(
+                error=ErrorCode.INVALID_REQUEST,
+                message=(
+                    f"expected a broker that is stopped and holds no replica, found "
+                    f"{request.broker_id} with {len(held or ())} replicas, "
+                    f"{'stopped' if broker.registration.fenced else 'running'}; reassign its "
+                    f"partitions and stop it first"
+                ),
+            )
+        self._decision.write(
+            UnregisterBrokerRecord(
+                broker_id=request.broker_id, broker_epoch=broker.registration.broker_epoch
+            )
+        )
+        self.contacts.remove(request.broker_id)
+        return AdminResponse(version=self._decision.next_offset)
 
     def _hear_of_logs(self, request: HeartbeatRequest) -> None:
         for name in request.damaged:

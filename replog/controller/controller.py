@@ -18,12 +18,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from replog.admin_messages import (
+    AlterOptionsRequest,
+    BalanceLeadersRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    ElectLeadersRequest,
+    ListReassignmentsRequest,
+    ReassignPartitionsRequest,
+    UnregisterBrokerRequest,
 )
 from replog.config import ControllerOptions
 from replog.controller.broker_control import BrokerControl
+from replog.controller.catch_up import CatchUp
 from replog.controller.commit_queue import CommitQueue
 from replog.controller.decision import Decision
 from replog.controller.effects import (
@@ -44,11 +51,16 @@ from replog.controller.events import (
     RequestReceived,
 )
 from replog.controller.isr_control import IsrControl
+from replog.controller.leader_balance import LeaderBalance
 from replog.controller.metadata_feed import MetadataFeed
 from replog.controller.metadata_image import MetadataImage
+from replog.controller.option_control import OptionControl
 from replog.controller.partition_control import PartitionControl
+from replog.controller.reassignment import Reassignments
+from replog.controller.reassignment_control import ReassignmentControl
 from replog.controller.refusals import refused
 from replog.controller.replica_reports import ReplicaReports
+from replog.controller.replication_throttle import ReplicationThrottle
 from replog.controller.topic_control import TopicControl
 from replog.errors import invariant
 from replog.messages import (
@@ -92,6 +104,14 @@ class Controller:
         self._brokers = BrokerControl(self._decision, self._partitions, options, cluster_id)
         self._isrs = IsrControl(self._decision, self._partitions)
         self._topics = TopicControl(self._decision, self._reports, new_topic_id)
+        self._options = OptionControl(self._decision, self._partitions)
+        self._balance = LeaderBalance(self._decision, self._partitions, options)
+        self._catch_up = CatchUp()
+        self._throttle = ReplicationThrottle(self._decision)
+        self._reassignments = Reassignments(self._image, self._partitions)
+        self._moves = ReassignmentControl(
+            self._decision, self._reassignments, self._throttle, self._catch_up
+        )
         self._feed = MetadataFeed(self._image)
         self._queue = CommitQueue()
         self._controller_epoch: int | None = None
@@ -119,7 +139,11 @@ class Controller:
         """When a Tick is due: a session runs out, or somebody has waited long enough."""
         if not self.active:
             return None
-        deadlines = [self._brokers.contacts.next_deadline_ms, self._feed.next_deadline_ms]
+        deadlines = (
+            self._brokers.contacts.next_deadline_ms,
+            self._feed.next_deadline_ms,
+            self._balance.due_ms,
+        )
         return min((found for found in deadlines if found is not None), default=None)
 
     def apply(self, record: Any, offset: int, timestamp_ms: int = -1) -> None:
@@ -183,6 +207,7 @@ class Controller:
             self._brokers.connection_lost(event.broker_id, now_ms)
         else:
             self._brokers.expire(now_ms)
+            self._balance.tick(now_ms)
         return self._finish(now_ms)
 
     def _request(self, event: RequestReceived, now_ms: int) -> list[ControllerEffect]:
@@ -206,6 +231,7 @@ class Controller:
     def _answer(self, request: Any, now_ms: int) -> Any:
         match request:
             case HeartbeatRequest():
+                self._hear_of_sizes(request, now_ms)
                 return self._brokers.heartbeat(request, now_ms)
             case AlterPartitionRequest():
                 return self._isrs.alter(request)
@@ -224,7 +250,25 @@ class Controller:
                 )
             case CreatePartitionsRequest():
                 return self._topics.add(request)
+            case AlterOptionsRequest():
+                return self._options.alter(request)
+            case ElectLeadersRequest():
+                return self._balance.elect(request)
+            case BalanceLeadersRequest():
+                return self._balance.balance(request)
+            case ReassignPartitionsRequest():
+                return self._moves.reassign(request)
+            case ListReassignmentsRequest():
+                return self._moves.progress(request)
+            case UnregisterBrokerRequest():
+                return self._brokers.unregister(request)
         return refused(type(request), ErrorCode.INVALID_REQUEST)
+
+    def _hear_of_sizes(self, request: HeartbeatRequest, now_ms: int) -> None:
+        for log in request.sizes:
+            partition = self._image.partition(log.topic_partition)
+            if partition is not None and partition in self._image.reassigning:
+                self._catch_up.told(partition, request.broker_id, log, now_ms)
 
     def _finish(self, now_ms: int, *answers: ControllerEffect) -> list[ControllerEffect]:
         """One batch of what the step has decided; its answers wait behind it."""
@@ -265,6 +309,8 @@ class Controller:
         )
         self._committed = high_watermark
         self._feed.committed(high_watermark)
+        self._reassignments.advance(high_watermark)
+        self._throttle.settle()
         return self._finish(now_ms)
 
     def _appended(self, event: RecordsAppended) -> list[ControllerEffect]:
@@ -290,6 +336,10 @@ class Controller:
         self._brokers.contacts.begin(now_ms)
         for partition in list(self._image.leaderless):
             self._partitions.settle(partition)
+        self._reassignments.resume()
+        self._reassignments.advance(self._image.end_offset)
+        self._throttle.settle()
+        self._balance.begin(now_ms)
         return self._finish(now_ms)
 
     def _lost(self) -> list[ControllerEffect]:
@@ -298,6 +348,8 @@ class Controller:
         self._queue.drop()
         self._feed.drop()
         self._reports.clear()
+        self._catch_up.clear()
+        self._partitions.reassigning_changed.clear()
         effects: list[ControllerEffect] = [
             Respond(request_id, refused(kind)) for request_id, kind in self._asked.items()
         ]

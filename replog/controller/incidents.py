@@ -127,6 +127,36 @@ class PartitionsAdded:
     added: int
 
 
+@frozen
+class OptionsChanged:
+    """Options of a topic or broker were set; None: set back to the default."""
+
+    resource: str
+    options: tuple[tuple[str, str | None], ...]
+
+
+class ReassignmentCause(enum.Enum):
+    """Why a reassignment has changed the metadata."""
+
+    REQUESTED = "an operator asked for it"
+    STEPPED = "the step before is committed"
+    COMPLETED = "the last step is done"
+    CANCELLED = "an operator called it off"
+
+
+@frozen
+class ReassignmentStepped:
+    """A reassignment has got further: what the metadata says of the partition now."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[int, ...]
+    leader_id: int | None
+    isr: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    cause: ReassignmentCause
+
+
 Incident: TypeAlias = (
     BrokerRegistered
     | BrokerFenced
@@ -137,4 +167,6 @@ Incident: TypeAlias = (
     | TopicCreated
     | TopicDeleted
     | PartitionsAdded
+    | ReassignmentStepped
+    | OptionsChanged
 )

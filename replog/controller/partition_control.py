@@ -7,6 +7,7 @@ import dataclasses
 from replog.controller.decision import Decision
 from replog.controller.incidents import (
     ElectionCause,
+    Incident,
     InSyncSetChanged,
     LeaderElected,
     PartitionOffline,
@@ -22,7 +23,14 @@ from replog.controller.leader_selection import (
 from replog.controller.partition_change import PartitionChange
 from replog.controller.partition_image import PartitionImage
 from replog.controller.replica_reports import ReplicaReports
-from replog.controller.state_machines import PartitionState, move_partition, partition_state
+from replog.controller.state_machines import (
+    PartitionState,
+    ReplicaState,
+    move_partition,
+    move_replica,
+    partition_state,
+    replica_state,
+)
 
 
 class PartitionControl:
@@ -32,6 +40,8 @@ class PartitionControl:
         self._decision = decision
         self._image = decision.image
         self.reports = reports
+        self.reassigning_changed: dict[PartitionImage, int] = {}
+        """Partitions that are being reassigned, by the end offset of their latest change."""
 
     def candidates(self, partition: PartitionImage) -> Candidates:
         """What is known of a partition's replicas."""
@@ -56,15 +66,15 @@ class PartitionControl:
         leaving: leaves the in-sync set first, unless it is its last member. unclean: as
         `offline_partition` has it.
         """
-        change = self._change(partition)
+        change = self.change(partition)
         if leaving is not None:
             change.isr = without(change.isr, leaving)
-        self._keep_or_elect(partition, change, unclean=unclean)
+        self.keep_or_elect(partition, change, unclean=unclean)
         return self.carry_out(partition, change)
 
     def hand_over(self, partition: PartitionImage, leaving: int) -> bool:
         """A broker shuts down: it leaves the in-sync set, and another leads in its place."""
-        change = self._change(partition)
+        change = self.change(partition)
         change.isr = without(change.isr, leaving)
         if partition.leader_id == leaving or partition.leader_id is None:
             chosen = controlled_shutdown(self.candidates(partition), self._image.is_live, leaving)
@@ -73,14 +83,14 @@ class PartitionControl:
 
     def switch(self, partition: PartitionImage, selection: Selection) -> None:
         """Another leader, though the one there is may lead on."""
-        change = self._change(partition)
+        change = self.change(partition)
         change.elect(selection)
         self.carry_out(partition, change)
 
     def commit_isr(self, partition: PartitionImage, isr: tuple[int, ...], proposed_by: int) -> bool:
         """Grant a leader's proposal: who is in it has caught up, whatever it had lost before."""
         self.reports.mended(partition, isr)
-        change = self._change(partition)
+        change = self.change(partition)
         change.isr = isr
         change.suspects -= frozenset(isr)
         return self.carry_out(partition, change, proposed_by=proposed_by)
@@ -92,11 +102,11 @@ class PartitionControl:
         the damage was found comes too late to count the replica in.
         """
         self.reports.found_damaged(partition, broker_id)
-        change = self._change(partition)
+        change = self.change(partition)
         change.isr = without(change.isr, broker_id)
         if broker_id in change.isr:
             change.suspects |= {broker_id}
-        self._keep_or_elect(partition, change)
+        self.keep_or_elect(partition, change)
         self.carry_out(partition, change, force=True)
 
     def returned(self, partition: PartitionImage, broker_id: int, *, sound: bool) -> None:
@@ -107,12 +117,12 @@ class PartitionControl:
         if broker_id in partition.isr:
             # A damaged last copy is never set aside, so this is that copy, mended by its owner.
             self.reports.mended(partition, (broker_id,))
-        change = self._change(partition)
+        change = self.change(partition)
         holds = {*partition.isr, *partition.elr, *partition.last_known_elr}
         if not sound and broker_id in holds:
             change.suspects |= {broker_id}
         change.isr = without(change.isr, broker_id)
-        self._keep_or_elect(partition, change)
+        self.keep_or_elect(partition, change)
         self.carry_out(partition, change)
 
     def told_end(
@@ -136,7 +146,11 @@ class PartitionControl:
             return False
         state = partition_state(partition)
         isr, leader_id = partition.isr, partition.leader_id
+        replicas = self._replica_states(partition)
         self._decision.write(record)
+        self._check_replicas(partition, replicas)
+        if partition.reassigning:
+            self.reassigning_changed[partition] = self._decision.next_offset
         after = partition_state(partition)
         if after is not state or after is PartitionState.ONLINE:
             move_partition(partition.name, state, after)
@@ -152,6 +166,30 @@ class PartitionControl:
             )
         self._report_leader(partition, leader_id, change.cause)
         return True
+
+    def report(self, incident: Incident) -> None:
+        """Tell operators, once it is committed."""
+        self._decision.report(incident)
+
+    def _replica_states(self, partition: PartitionImage) -> dict[int, ReplicaState]:
+        return {
+            replica: replica_state(self._image, partition, replica)
+            for replica in partition.replicas
+        }
+
+    def _check_replicas(self, partition: PartitionImage, before: dict[int, ReplicaState]) -> None:
+        """Hold each replica's new state against the table; who goes is Offline on its way."""
+        for replica in {*before, *partition.replicas}:
+            state = before.get(replica, ReplicaState.NON_EXISTENT)
+            after = replica_state(self._image, partition, replica)
+            if after is state:
+                continue
+            name = partition.name
+            if after is ReplicaState.NON_EXISTENT and state is not ReplicaState.OFFLINE:
+                state = move_replica(name, replica, state, ReplicaState.OFFLINE)
+            if state is ReplicaState.NON_EXISTENT and after is not ReplicaState.NEW:
+                state = move_replica(name, replica, state, ReplicaState.NEW)
+            move_replica(name, replica, state, after)
 
     def _report_leader(
         self, partition: PartitionImage, before: int | None, cause: ElectionCause | None
@@ -181,12 +219,14 @@ class PartitionControl:
                 )
             )
 
-    def _change(self, partition: PartitionImage) -> PartitionChange:
+    def change(self, partition: PartitionImage) -> PartitionChange:
+        """The beginning of a change: as it is."""
         return PartitionChange(partition, self.reports.damaged(partition))
 
-    def _keep_or_elect(
+    def keep_or_elect(
         self, partition: PartitionImage, change: PartitionChange, *, unclean: bool | None = None
     ) -> None:
+        """Complete a change by a leader: the one there is, if it may lead on, else one or none."""
         leader_id = partition.leader_id
         if (
             leader_id is not None
@@ -198,6 +238,11 @@ class PartitionControl:
             return
         elr, suspects = change.vouchers()
         candidates = dataclasses.replace(
-            self.candidates(partition), isr=change.isr, elr=elr, suspects=suspects
+            self.candidates(partition),
+            replicas=change.replicas,
+            isr=change.isr,
+            elr=elr,
+            suspects=suspects,
+            removing=change.removing,
         )
         change.elect(offline_partition(candidates, self._image.is_live, unclean=unclean))

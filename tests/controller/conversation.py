@@ -130,6 +130,11 @@ class Controller:
 
     def propose(self, isr, sender=None, topic="t", **changes):
         """The leader's proposal for the in-sync set, right in all that `changes` leaves alone."""
+        response = self.propose_later(isr, sender, topic, **changes)
+        return response.decisions[0].error if response.decisions else response.error
+
+    def propose_later(self, isr, sender=None, topic="t", **changes):
+        """Likewise; None where the answer waits."""
         now = self.partition(topic)
         sender = now.leader_id if sender is None else sender
         fields = {
@@ -139,14 +144,13 @@ class Controller:
             "partition_epoch": now.partition_epoch,
             "isr": tuple(member if isinstance(member, tuple) else (member, -1) for member in isr),
         } | {name: value for name, value in changes.items() if name != "broker_epoch"}
-        response = self.ask(
+        return self.ask(
             AlterPartitionRequest(
                 broker_id=sender,
                 broker_epoch=changes.get("broker_epoch", self.epochs.get(sender, -1)),
                 proposals=(IsrProposal(**fields),),
             )
         )
-        return response.decisions[0].error if response.decisions else response.error
 
 
 def log_of(partition, latest_epoch, log_end_offset, *, damaged=False):

@@ -14,7 +14,9 @@ class OneVoter:
     """
 
     def __init__(self, options, new_topic_id, **more):
-        self.controller = Controller(options, new_topic_id, **more)
+        self.options = options
+        self._make = lambda: Controller(options, new_topic_id, **more)
+        self.controller = self._make()
         self.log = []
         self.batches = []
         self.mirror = MetadataImage()
@@ -27,13 +29,29 @@ class OneVoter:
     def step(self, event, now_ms):
         return self.carry_out(self.controller.step(event, now_ms), now_ms)
 
+    def take_over(self, log, now_ms=0, epoch=2):
+        """Another controller has replayed this log, and leads from its end."""
+        self.controller = self._make()
+        self.mirror = MetadataImage()
+        self.log = list(log)
+        for offset, record in enumerate(log):
+            self.controller.apply(record, offset)
+            self.mirror.apply(record, offset)
+        gained = LeadershipGained(controller_epoch=epoch, end_offset=len(log))
+        return self.step(gained, now_ms)
+
     def carry_out(self, effects, now_ms):
+        """All effects of a step come before whatever they lead to."""
         left = []
-        for effect in effects:
-            if isinstance(effect, AppendRecords):
-                left += self._append(effect, now_ms)
-            else:
-                left.append(effect)
+        while effects:
+            appends = [effect for effect in effects if isinstance(effect, AppendRecords)]
+            left += [effect for effect in effects if not isinstance(effect, AppendRecords)]
+            assert len(appends) <= 1
+            effects = []
+            for append in appends:
+                self._append(append, now_ms)
+                if self.commits:
+                    effects = self.controller.step(Committed(len(self.log)), now_ms)
         return left
 
     def _append(self, effect, now_ms):
@@ -46,11 +64,7 @@ class OneVoter:
             self.mirror.apply(found, len(self.log))
             self.log.append(found)
         self.batches.append(effect.records)
-        last_offset = len(self.log) - 1
-        assert self.controller.step(RecordsAppended(last_offset), now_ms) == []
-        if not self.commits:
-            return []
-        return self.commit(now_ms)
+        assert self.controller.step(RecordsAppended(len(self.log) - 1), now_ms) == []
 
     def commit(self, now_ms):
         """Everything in the log is committed."""

@@ -1,0 +1,305 @@
+"""Moving replicas: the sequence that operators see, crashes between any two steps, calling off."""
+
+import pytest
+
+from replog.admin_messages import (
+    ListReassignmentsRequest,
+    Reassignment,
+    ReassignPartitionsRequest,
+)
+from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
+from replog.controller.state_machines import ReplicaState, replica_state
+from replog.messages import DeleteTopicRequest, ErrorCode, LogSize
+from replog.registrations import MetadataDelta
+from replog.types import TopicPartition
+from tests.controller.conversation import Controller
+
+NAME = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def controller():
+    controller = Controller()
+    controller.start(1, 2, 3, 4, 5, 6)
+    controller.create(replicas=(1, 2, 3))
+    return controller
+
+
+def reassign(controller, replicas, name=NAME, **more):
+    asked = Reassignment(topic_partition=name, replicas=replicas)
+    answer = controller.ask(ReassignPartitionsRequest(partitions=(asked,), **more))
+    return answer.partitions[0] if answer.partitions else answer
+
+
+def progress(controller):
+    return controller.ask(ListReassignmentsRequest()).reassignments
+
+
+def seen(controller, since=0):
+    """(assigned, leader, in sync) after each record of the metadata log, as a broker sees it."""
+    states = []
+    image = type(controller.model.mirror)()
+    for offset, record in enumerate(controller.model.log):
+        image.apply(record, offset)
+        partition = image.partition(NAME)
+        if partition is not None and offset >= since:
+            state = (set(partition.replicas), partition.leader_id, set(partition.isr))
+            if not states or states[-1] != state:
+                states.append(state)
+    return states
+
+
+ALL = {1, 2, 3, 4, 5, 6}
+SEQUENCE = [
+    ({1, 2, 3}, 1, {1, 2, 3}),
+    (ALL, 1, {1, 2, 3}),
+    (ALL, 1, ALL),
+    (ALL, 4, ALL),
+    (ALL, 4, {4, 5, 6}),
+    ({4, 5, 6}, 4, {4, 5, 6}),
+]
+
+
+def test_assignment_leader_and_in_sync_set_pass_through_every_stage(controller):
+    assert reassign(controller, (4, 5, 6)).error is ErrorCode.NONE
+    assert controller.propose((1, 2, 3, 4, 5, 6)) is ErrorCode.NONE
+    assert seen(controller) == SEQUENCE
+    assert controller.partition().replicas == (4, 5, 6)
+    assert progress(controller) == ()
+    causes = [one.cause for one in controller.incidents if isinstance(one, ReassignmentStepped)]
+    assert causes == [ReassignmentCause.REQUESTED] + [ReassignmentCause.STEPPED] * 2 + [
+        ReassignmentCause.COMPLETED
+    ]
+
+
+def test_each_step_is_a_batch_of_its_own_after_the_one_before_is_committed(controller):
+    controller.model.commits = False
+    asked = Reassignment(topic_partition=NAME, replicas=(4, 5, 6))
+    assert controller.ask(ReassignPartitionsRequest(partitions=(asked,))) is None
+    controller.model.commit(controller.now_ms)
+    batches = len(controller.model.batches)
+    controller.propose_later(sorted(ALL))
+    for step in range(1, 4):
+        assert len(controller.model.batches) == batches + step
+        controller.model.commit(controller.now_ms)
+    controller.model.commit(controller.now_ms)
+    assert len(controller.model.batches) == batches + 4
+    assert all(len(batch) == 1 for batch in controller.model.batches[batches:])
+
+
+def test_leader_epochs_grow_at_the_switch_and_when_the_old_ones_go(controller):
+    reassign(controller, (4, 5, 6))
+    assert controller.partition().leader_epoch == 0
+    controller.propose((1, 2, 3, 4, 5, 6))
+    assert controller.partition().leader_epoch == 2
+
+
+def test_a_controller_that_crashes_after_any_record_is_followed_by_one_that_goes_on(controller):
+    """Method: the log is cut after each record; a new controller replays it and gains leadership.
+
+    Where the proposal was lost, the leader makes it again.
+    """
+    start = len(controller.model.log)
+    reassign(controller, (4, 5, 6))
+    controller.propose((1, 2, 3, 4, 5, 6))
+    log = controller.model.log
+    assert len(log) == start + 5
+    for cut in range(start + 1, len(log) + 1):
+        other = Controller()
+        other.model.take_over(log[:cut])
+        other.epochs = dict(controller.epochs)
+        for broker_id in sorted(ALL):
+            other.heartbeat(broker_id)
+        if other.partition().isr == (1, 2, 3):
+            assert other.propose((1, 2, 3, 4, 5, 6)) is ErrorCode.NONE
+        assert other.partition().replicas == (4, 5, 6), cut
+        states = seen(other)
+        assert states == SEQUENCE, cut
+        assert progress(other) == ()
+
+
+def test_a_leader_among_the_new_replicas_stays(controller):
+    reassign(controller, (5, 1))
+    controller.propose((1, 2, 3, 5))
+    assert seen(controller)[1:] == [
+        ({1, 2, 3, 5}, 1, {1, 2, 3}),
+        ({1, 2, 3, 5}, 1, {1, 2, 3, 5}),
+        ({1, 2, 3, 5}, 1, {1, 5}),
+        ({1, 5}, 1, {1, 5}),
+    ]
+    assert controller.partition().replicas == (5, 1)
+
+
+def test_more_replicas_complete_once_they_are_in_sync(controller):
+    reassign(controller, (1, 2, 3, 4))
+    epoch = controller.partition().leader_epoch
+    assert progress(controller)[0].adding == (4,)
+    controller.propose((1, 2, 3, 4))
+    assert progress(controller) == ()
+    assert controller.partition().leader_epoch == epoch
+
+
+def test_fewer_replicas_complete_at_once(controller):
+    reassign(controller, (2,))
+    assert controller.partition().replicas == controller.partition().isr == (2,)
+    assert controller.partition().leader_id == 2
+
+
+def test_another_order_completes_at_once_and_moves_no_leader(controller):
+    reassign(controller, (3, 2, 1))
+    now = controller.partition()
+    assert (now.replicas, now.leader_id, now.leader_epoch) == ((3, 2, 1), 1, 0)
+
+
+def test_replicas_pass_through_their_states(controller):
+    def states():
+        image = controller.model.controller._image
+        return [replica_state(image, image.partition(NAME), one).value for one in (1, 4)]
+
+    assert states() == ["Online", "NonExistent"]
+    reassign(controller, (4, 5, 6))
+    assert states() == ["Online", "New"]
+    controller.model.commits = False
+    now = controller.partition()
+    controller.model.commits = True
+    controller.propose((1, 2, 3, 4, 5))
+    assert states() == ["Online", "Online"]
+    controller.propose((1, 2, 3, 4, 5, 6))
+    assert states() == [ReplicaState.NON_EXISTENT.value, "Online"]
+    assert now.replicas == (4, 5, 6, 1, 2, 3)
+
+
+class TestCallingOff:
+    def test_goes_back_at_once(self, controller):
+        reassign(controller, (4, 5, 6))
+        controller.propose((1, 2, 3, 4))
+        assert reassign(controller, None).error is ErrorCode.NONE
+        now = controller.partition()
+        assert (set(now.replicas), set(now.isr), now.leader_id) == ({1, 2, 3}, {1, 2, 3}, 1)
+        assert progress(controller) == ()
+
+    def test_takes_the_leadership_back(self, controller):
+        reassign(controller, (4, 5, 6))
+        controller.propose((1, 2, 3, 4))
+        for broker_id in (1, 2, 3):
+            controller.lose(broker_id)
+        assert controller.partition().leader_id == 4
+        controller.start(2, incarnation="second", previous=controller.epochs[2])
+        assert controller.propose((2, 4)) is ErrorCode.NONE
+        assert reassign(controller, None).error is ErrorCode.NONE
+        now = controller.partition()
+        assert (set(now.replicas), now.isr, now.leader_id) == ({1, 2, 3}, (2,), 2)
+
+    def test_is_refused_where_it_would_strand_the_partition(self, controller):
+        """Goal: KAFKA-14424. Only new replicas are in sync."""
+        reassign(controller, (4, 5, 6))
+        controller.propose((1, 2, 3, 4))
+        for broker_id in (1, 2, 3):
+            controller.lose(broker_id)
+        version = controller.model.version
+        answer = reassign(controller, None)
+        assert answer.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "[4] in sync" in answer.message or "found [4]" in answer.message
+        assert controller.model.version == version
+        assert len(progress(controller)) == 1
+
+    def test_of_nothing_is_an_error(self, controller):
+        assert reassign(controller, None).error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def test_the_same_again_goes_on_with_what_is_under_way(controller):
+    reassign(controller, (4, 5, 6))
+    version = controller.model.version
+    assert reassign(controller, (4, 5, 6)).error is ErrorCode.NONE
+    assert controller.model.version == version
+
+
+def test_another_target_replaces_the_one_under_way(controller):
+    reassign(controller, (4, 5, 6))
+    controller.propose((1, 2, 3, 4))
+    reassign(controller, (1, 2, 5))
+    (now,) = progress(controller)
+    assert (now.replicas, now.adding, set(now.removing)) == ((1, 2, 5), (5,), {3, 4, 6})
+    controller.propose((1, 2, 3, 4, 5))
+    assert set(controller.partition().replicas) == {1, 2, 5}
+
+
+def test_an_old_replica_cannot_return_to_the_set_that_it_is_leaving(controller):
+    """Goal: the last step comes, however often the leader proposes the old one again."""
+    reassign(controller, (4, 5, 6))
+    controller.model.commits = False
+    controller.propose_later((1, 2, 3, 4, 5, 6))
+    controller.model.commit(controller.now_ms)
+    controller.model.commit(controller.now_ms)
+    assert controller.partition().isr == (4, 5, 6)
+    assert set(controller.partition().replicas) == ALL
+    controller.model.commits = True
+    controller.model.commit(controller.now_ms)
+    assert controller.partition().replicas == (4, 5, 6)
+
+
+def test_a_new_replica_that_dies_holds_the_reassignment_up_until_it_is_back(controller):
+    reassign(controller, (4, 5, 6))
+    controller.propose((1, 2, 3, 4, 5))
+    controller.lose(5)
+    controller.propose((1, 2, 3, 4, 6))
+    assert set(controller.partition().replicas) == ALL
+    controller.start(5, incarnation="second", previous=controller.epochs[5])
+    controller.propose((1, 2, 3, 4, 5, 6))
+    assert controller.partition().replicas == (4, 5, 6)
+
+
+def test_a_topic_that_is_reassigned_can_be_deleted(controller):
+    reassign(controller, (4, 5, 6))
+    assert controller.ask(DeleteTopicRequest(topic="t")).error is ErrorCode.NONE
+    assert progress(controller) == ()
+    assert reassign(controller, (1,)).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(
+    ("replicas", "sentence"),
+    [((), "found none"), ((4, 4), "each broker once"), ((4, 9), "found [9]")],
+)
+def test_a_target_that_cannot_be_is_refused_with_a_sentence(controller, replicas, sentence):
+    version = controller.model.version
+    answer = reassign(controller, replicas)
+    assert answer.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert sentence in answer.message
+    assert controller.model.version == version
+
+
+def test_the_throttle_is_told_to_brokers_and_ends_with_the_last_reassignment(controller):
+    version = controller.model.version
+    assert reassign(controller, (4,), throttle_bytes_per_s=0).error is ErrorCode.INVALID_REQUEST
+    reassign(controller, (4, 5, 6), throttle_bytes_per_s=1000)
+    options = controller.model.mirror.take_delta().broker_options
+    assert (None, "follower.replication.throttled.rate", "1000") in options
+    reassign(controller, (4, 5, 6), throttle_bytes_per_s=2000)
+    controller.propose((1, 2, 3, 4, 5, 6))
+    delta = controller.model.mirror.take_delta()
+    assert isinstance(delta, MetadataDelta)
+    assert (None, "leader.replication.throttled.rate", None) in delta.broker_options
+    assert delta.version > version
+
+
+def test_progress_tells_bytes_and_seconds_left(controller):
+    reassign(controller, (1, 2, 4))
+    (now,) = progress(controller)
+    assert (now.bytes_left, now.seconds_left) == (None, None)
+
+    def tell(broker_id, size_bytes):
+        log = LogSize(
+            topic_partition=NAME, topic_id=controller.partition().topic_id, size_bytes=size_bytes
+        )
+        controller.heartbeat(broker_id, sizes=(log,))
+
+    tell(1, 10_000)
+    tell(4, 1_000)
+    (now,) = progress(controller)
+    assert (now.bytes_left, now.seconds_left) == (9_000, None)
+    controller.now_ms += 2000
+    tell(4, 5_000)
+    (now,) = progress(controller)
+    assert (now.bytes_left, now.seconds_left) == (5_000, 2.5)
+    controller.propose((1, 2, 3, 4))
+    assert progress(controller) == ()
