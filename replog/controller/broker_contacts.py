@@ -66,13 +66,11 @@ class BrokerContacts:
         """A broker was unregistered."""
         self._contacts.pop(broker_id, None)
 
-    def applied(self, broker_id: int, version: int) -> bool:
-        """It has applied this much; whether that is news."""
+    def applied(self, broker_id: int, version: int) -> None:
+        """It says that it has applied this much."""
         contact = self._contacts.get(broker_id)
-        if contact is None or version <= contact.applied_version:
-            return False
-        contact.applied_version = min(version, self._image.end_offset)
-        return True
+        if contact is not None and version > contact.applied_version:
+            contact.applied_version = min(version, self._image.end_offset)
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -32,6 +32,7 @@ from replog.config import ControllerOptions
 from replog.controller.broker_control import BrokerControl
 from replog.controller.catch_up import CatchUp
 from replog.controller.commit_queue import CommitQueue
+from replog.controller.creation_waits import CreationWaits
 from replog.controller.decision import Decision
 from replog.controller.effects import (
     AppendRecords,
@@ -50,6 +51,7 @@ from replog.controller.events import (
     RecordsAppended,
     RequestReceived,
 )
+from replog.controller.incidents import BrokerQueueFull
 from replog.controller.isr_control import IsrControl
 from replog.controller.leader_balance import LeaderBalance
 from replog.controller.metadata_feed import MetadataFeed
@@ -61,6 +63,7 @@ from replog.controller.reassignment_control import ReassignmentControl
 from replog.controller.refusals import refused
 from replog.controller.replica_reports import ReplicaReports
 from replog.controller.replication_throttle import ReplicationThrottle
+from replog.controller.state_journal import StateJournal
 from replog.controller.topic_control import TopicControl
 from replog.errors import invariant
 from replog.messages import (
@@ -69,6 +72,7 @@ from replog.messages import (
     DeleteTopicRequest,
     ErrorCode,
     HeartbeatRequest,
+    HeartbeatResponse,
     MetadataFetchRequest,
     RegisterBrokerRequest,
 )
@@ -104,6 +108,7 @@ class Controller:
         self._brokers = BrokerControl(self._decision, self._partitions, options, cluster_id)
         self._isrs = IsrControl(self._decision, self._partitions)
         self._topics = TopicControl(self._decision, self._reports, new_topic_id)
+        self._creations = CreationWaits(self._image, self._brokers.contacts, self._reports)
         self._options = OptionControl(self._decision, self._partitions)
         self._balance = LeaderBalance(self._decision, self._partitions, options)
         self._catch_up = CatchUp()
@@ -143,18 +148,20 @@ class Controller:
             self._brokers.contacts.next_deadline_ms,
             self._feed.next_deadline_ms,
             self._balance.due_ms,
+            self._creations.next_deadline_ms,
         )
         return min((found for found in deadlines if found is not None), default=None)
 
-    def apply(self, record: Any, offset: int, timestamp_ms: int = -1) -> None:
+    def apply(self, record: Any, offset: int) -> None:
         """Replay a committed record, while not active."""
         invariant(not self.active, "a controller that follows", offset=offset)
-        self._image.apply(record, offset)
+        self._decision.replay(record, offset, None)
         self._committed = offset + 1
 
     def load(self, records: Iterable[Any], end_offset: int) -> None:
         """Begin anew from a snapshot of all below `end_offset`, while not active."""
         invariant(not self.active, "a controller that follows", end_offset=end_offset)
+        self._decision.journal.clear()
         self._image.load(records, end_offset)
         self._committed = end_offset
 
@@ -187,8 +194,14 @@ class Controller:
         """The names of all topics, sorted."""
         return tuple(sorted(self._image.topics))
 
+    @property
+    def journal(self) -> StateJournal:
+        """What brokers were asked to do, and how far they are."""
+        return self._decision.journal
+
     def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
         """Take one event; the effects are to be carried out in order."""
+        self._decision.now_ms = now_ms
         if isinstance(event, RequestReceived):
             if not self.active:
                 return [Respond(event.request_id, refused(type(event.request)))]
@@ -215,6 +228,7 @@ class Controller:
         self._asked[event.request_id] = type(request)
         if isinstance(request, MetadataFetchRequest):
             self._brokers.contacts.applied(request.broker_id, request.version)
+            self._decision.journal.received(request.broker_id, request.version, now_ms)
             self._feed.fetch(event.request_id, request, now_ms)
             return self._finish(now_ms)
         foreign = (
@@ -224,15 +238,33 @@ class Controller:
         )
         if foreign or (isinstance(request, RegisterBrokerRequest) and request.broker_id < 0):
             answer = refused(type(request), ErrorCode.INVALID_REQUEST)
+        elif isinstance(request, CreateTopicsRequest):
+            return self._create_topics(event.request_id, request, now_ms)
         else:
             answer = self._answer(request, now_ms)
         return self._finish(now_ms, Respond(event.request_id, answer))
 
+    def _create_topics(
+        self, request_id: int, request: CreateTopicsRequest, now_ms: int
+    ) -> list[ControllerEffect]:
+        response = CreateTopicsResponse(
+            topics=tuple(
+                self._topics.create(
+                    topic, validate_only=request.validate_only, unfinished=self._creations
+                )
+                for topic in request.topics
+            )
+        )
+        if request.validate_only or request.wait_ms_max <= 0:
+            return self._finish(now_ms, Respond(request_id, response))
+        deadline_ms = now_ms + request.wait_ms_max
+        self._creations.wait(request_id, response, request.topics, deadline_ms)
+        return self._finish(now_ms)
+
     def _answer(self, request: Any, now_ms: int) -> Any:
         match request:
             case HeartbeatRequest():
-                self._hear_of_sizes(request, now_ms)
-                return self._brokers.heartbeat(request, now_ms)
+                return self._heartbeat(request, now_ms)
             case AlterPartitionRequest():
                 return self._isrs.alter(request)
             case RegisterBrokerRequest():
@@ -241,13 +273,6 @@ class Controller:
                 return self._topics.create(request)
             case DeleteTopicRequest():
                 return self._topics.delete(request)
-            case CreateTopicsRequest():
-                return CreateTopicsResponse(
-                    topics=tuple(
-                        self._topics.create(topic, validate_only=request.validate_only)
-                        for topic in request.topics
-                    )
-                )
             case CreatePartitionsRequest():
                 return self._topics.add(request)
             case AlterOptionsRequest():
@@ -264,11 +289,16 @@ class Controller:
                 return self._brokers.unregister(request)
         return refused(type(request), ErrorCode.INVALID_REQUEST)
 
-    def _hear_of_sizes(self, request: HeartbeatRequest, now_ms: int) -> None:
+    def _heartbeat(self, request: HeartbeatRequest, now_ms: int) -> HeartbeatResponse:
+        response = self._brokers.heartbeat(request, now_ms)
+        if response.error is not ErrorCode.NONE:
+            return response
+        self._decision.journal.completed(request.broker_id, request.version, now_ms)
         for log in request.sizes:
             partition = self._image.partition(log.topic_partition)
             if partition is not None and partition in self._image.reassigning:
                 self._catch_up.told(partition, request.broker_id, log, now_ms)
+        return response
 
     def _finish(self, now_ms: int, *answers: ControllerEffect) -> list[ControllerEffect]:
         """One batch of what the step has decided; its answers wait behind it."""
@@ -282,6 +312,11 @@ class Controller:
             )
             records.clear()
             self._feed.decided()
+        journal = self._decision.journal
+        self._decision.incidents.extend(
+            BrokerQueueFull(message=str(full)) for full in journal.overflows
+        )
+        journal.overflows.clear()
         for incident in self._decision.incidents:
             self._queue.put(end_offset, Report(incident))
         self._decision.incidents.clear()
@@ -293,6 +328,7 @@ class Controller:
     def _release(self, now_ms: int) -> list[ControllerEffect]:
         effects = self._queue.committed(self._committed)
         effects.extend(self._feed.answers(now_ms))
+        effects.extend(self._creations.answers(self._committed, now_ms))
         for effect in effects:
             if isinstance(effect, Respond):
                 self._asked.pop(effect.request_id, None)
@@ -349,13 +385,13 @@ class Controller:
         self._feed.drop()
         self._reports.clear()
         self._catch_up.clear()
+        self._creations.clear()
         self._partitions.reassigning_changed.clear()
         effects: list[ControllerEffect] = [
             Respond(request_id, refused(kind)) for request_id, kind in self._asked.items()
         ]
         self._asked.clear()
         if lost:
-            self._image.load((), 0)
-            self._committed = 0
+            self.load((), 0)
             effects.append(ReloadState())
         return effects

@@ -10,6 +10,7 @@ from typing import Any
 
 from replog.controller.incidents import Incident
 from replog.controller.metadata_image import MetadataImage
+from replog.controller.state_journal import StateJournal
 
 
 class Decision:
@@ -20,6 +21,7 @@ class Decision:
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
+        self.journal = StateJournal()
         self.records: list[Any] = []
         self.incidents: list[Incident] = []
         self.now_ms = 0
@@ -32,9 +34,14 @@ class Decision:
 
     def write(self, record: Any) -> None:
         """Decide this."""
-        offset = self.image.end_offset
-        self.image.apply(record, offset)
+        self.replay(record, self.image.end_offset, self.now_ms)
         self.records.append(record)
+
+    def replay(self, record: Any, offset: int, now_ms: int | None) -> None:
+        """Take a record as decided, by this controller or, None, by one before it."""
+        self.journal.before(self.image, record, now_ms)
+        self.image.apply(record, offset)
+        self.journal.after(self.image, record, now_ms)
 
     def report(self, incident: Incident) -> None:
         """Tell operators, once it is committed."""

@@ -9,7 +9,6 @@ from replog.types import frozen_positional
 if TYPE_CHECKING:
     from replog.controller.incidents import Incident
     from replog.messages import (
-        ControllerResponse,
         ErrorCode,
         HeartbeatRequest,
         MetadataFetchRequest,
@@ -23,7 +22,8 @@ class Respond:
     """Answer the controller's RequestReceived of this id, once."""
 
     request_id: int
-    response: ControllerResponse
+    response: Any
+    """A ControllerResponse or an AdminAnswer."""
 
 
 @frozen_positional

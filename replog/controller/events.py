@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
-    from replog.messages import ControllerRequest, ControllerResponse, LeaderlessLog
+    from replog.messages import ControllerResponse, LeaderlessLog
     from replog.types import TopicPartition
 
 
@@ -18,7 +18,8 @@ class RequestReceived:
     request_id: int
     sender: int | None
     """The broker at the other end of the connection; None for a client."""
-    request: ControllerRequest
+    request: Any
+    """A ControllerRequest or an AdminRequest."""
 
 
 @frozen

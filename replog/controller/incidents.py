@@ -128,6 +128,13 @@ class PartitionsAdded:
 
 
 @frozen
+class BrokerQueueFull:
+    """A broker has not obeyed for so long that its deletions alone fill its queue."""
+
+    message: str
+
+
+@frozen
 class OptionsChanged:
     """Options of a topic or broker were set; None: set back to the default."""
 
@@ -169,4 +176,5 @@ Incident: TypeAlias = (
     | PartitionsAdded
     | ReassignmentStepped
     | OptionsChanged
+    | BrokerQueueFull
 )

@@ -20,6 +20,7 @@ class IsrControl:
     """Grants or refuses what leaders propose."""
 
     def __init__(self, decision: Decision, partitions: PartitionControl) -> None:
+        self._decision = decision
         self._image = decision.image
         self._partitions = partitions
 
@@ -46,6 +47,10 @@ class IsrControl:
         proposed = {broker_id for broker_id, _ in proposal.isr}
         if error is ErrorCode.NONE and self._returns_to_be_removed(partition, proposed):
             error = ErrorCode.INELIGIBLE_REPLICA
+        if error is ErrorCode.FENCED_LEADER_EPOCH:
+            self._decision.journal.ignored(
+                partition, sender, proposal.leader_epoch, self._decision.now_ms
+            )
         if error is not ErrorCode.NONE:
             return IsrDecision(topic_partition=name, error=error)
         if proposed != set(partition.isr):

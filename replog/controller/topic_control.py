@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from replog.admin_messages import AdminResponse, CreatePartitionsRequest
+from replog.controller.creation_waits import CreationWaits
 from replog.controller.decision import Decision
 from replog.controller.incidents import PartitionsAdded, TopicCreated, TopicDeleted
 from replog.controller.metadata_image import TOPIC_RESOURCE
@@ -60,12 +61,27 @@ class TopicControl:
         self._topics_placed = 0
 
     def create(
-        self, request: CreateTopicRequest, *, validate_only: bool = False
+        self,
+        request: CreateTopicRequest,
+        *,
+        validate_only: bool = False,
+        unfinished: CreationWaits | None = None,
     ) -> CreateTopicResponse:
-        """Decide on one topic; the records of one topic stand together."""
+        """Decide on one topic; the records of one topic stand together.
+
+        unfinished: creations that failed half-way: the next attempt goes on with them, or cleans
+        them up.
+        """
+        again = unfinished.again(request) if unfinished else None
+        if again is not None:
+            return CreateTopicResponse(topic_id=again.topic_id, version=self._decision.next_offset)
+        abandoned = unfinished.abandoned(request) if unfinished else None
         options = options_of(request.config or TopicConfig()) | dict(request.options)
         brokers = self._brokers()
-        refusal = check_name(request.topic, self._image.topics) or check_options(options)
+        existing: Collection[str] = self._image.topics
+        if abandoned is not None:
+            existing = self._image.topics.keys() - {abandoned.name}
+        refusal = check_name(request.topic, existing) or check_options(options)
         if refusal is None and request.assignment is not None:
             refusal = check_assignment(request, brokers)
         elif refusal is None:
@@ -79,6 +95,9 @@ class TopicControl:
             assignment = self._place(
                 brokers, max(request.partitions, 1), max(request.replication_factor, 1)
             )
+        if abandoned is not None and unfinished is not None:
+            unfinished.forget(abandoned)
+            self.remove(abandoned)
         topic_id = self._new_topic_id()
         self._decision.write(TopicRecord(name=request.topic, topic_id=topic_id.bytes))
         for option, text in options.items():

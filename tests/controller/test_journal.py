@@ -1,0 +1,254 @@
+"""The life of state changes, what brokers have still to do, and creations that wait for them."""
+
+import uuid
+
+import pytest
+
+from replog.admin_messages import CreateTopicsRequest
+from replog.controller.incidents import BrokerQueueFull
+from replog.controller.state_journal import (
+    BrokerQueue,
+    BrokerQueueFullError,
+    ChangeKind,
+    ChangeState,
+    StateChange,
+    StateJournal,
+)
+from replog.messages import CreateTopicRequest, DeleteTopicRequest, ErrorCode
+from replog.types import TopicPartition
+from tests.controller.conversation import Controller
+
+NAME = TopicPartition("t", 0)
+START, DELETE = ChangeKind.FOLLOW, ChangeKind.DELETE
+
+
+def change(kind=START, epoch=0, version=1, partition=0, topic=1, broker_id=0):
+    return StateChange(
+        TopicPartition("t", partition), uuid.UUID(int=topic), broker_id, kind, epoch, version, 5
+    )
+
+
+@pytest.fixture
+def controller():
+    controller = Controller()
+    controller.start(0, 1, 2)
+    return controller
+
+
+def kinds(changes):
+    return [(found.broker_id, found.kind, found.state) for found in changes]
+
+
+def test_a_change_is_requested_then_completed_by_each_broker(controller):
+    controller.create(replicas=(0, 1))
+    journal = controller.model.journal
+    asked, done = ChangeState.REQUESTED, ChangeState.COMPLETED
+    assert kinds(journal.changes(NAME)) == [
+        (0, ChangeKind.LEAD, asked),
+        (1, ChangeKind.FOLLOW, asked),
+    ]
+    controller.now_ms += 7
+    controller.heartbeat(1)
+    assert kinds(journal.changes(NAME)) == [
+        (0, ChangeKind.LEAD, asked),
+        (1, ChangeKind.FOLLOW, done),
+    ]
+    found = journal.changes(NAME, broker_id=1)[0]
+    assert (found.requested_ms, found.completed_ms) == (controller.now_ms - 7, controller.now_ms)
+    assert found.leader_epoch == 0
+
+
+def test_the_queue_of_a_dead_broker_grows_and_its_return_empties_it(controller):
+    controller.create(replicas=(0, 1, 2))
+    for broker_id in (0, 1, 2):
+        controller.heartbeat(broker_id)
+    journal = controller.model.journal
+    assert journal.lengths() == {0: 0, 1: 0, 2: 0}
+    controller.lose(2)
+    controller.lose(1)
+    controller.heartbeat(0)
+    controller.heartbeat(1)
+    controller.ask(DeleteTopicRequest(topic="t"))
+    controller.heartbeat(0)
+    controller.heartbeat(1)
+    assert journal.lengths()[0] == journal.lengths()[1] == 0
+    assert [found.kind for found in journal.queued(2)][-1] is DELETE
+    controller.start(2, incarnation="second")
+    assert journal.queued(2) == []
+
+
+def test_a_broker_that_has_the_metadata_and_has_not_obeyed_it_shows(controller):
+    controller.create(replicas=(0, 1))
+    journal = controller.model.journal
+    journal.received(1, controller.model.version, 99)
+    (found,) = journal.queued(1)
+    assert (found.state, found.received_ms, found.completed_ms) == (ChangeState.RECEIVED, 99, None)
+
+
+def test_the_journal_of_a_new_controller_is_that_of_the_old_one(controller):
+    controller.create(replicas=(0, 1, 2))
+    controller.lose(0)
+    controller.ask(DeleteTopicRequest(topic="t"))
+    other = Controller()
+    other.model.take_over(controller.model.log)
+
+    def told(one):
+        return [
+            (found.topic_partition, found.broker_id, found.kind, found.leader_epoch, found.version)
+            for found in one.model.journal.changes()
+        ]
+
+    assert told(other) == told(controller)
+    assert len(told(other)) == 9
+    other.epochs = controller.epochs
+    other.heartbeat(1)
+    assert other.model.journal.queued(1) == []
+
+
+class TestAFullQueue:
+    def test_keeps_the_latest_deletion_of_each_partition_and_drops_starts(self):
+        queue = BrokerQueue(3, 4)
+        asked = [
+            change(START),
+            change(DELETE, epoch=1, version=2),
+            change(DELETE, epoch=2, version=3),
+            change(DELETE, epoch=1, version=4, partition=1),
+        ]
+        for one in asked:
+            queue.put(one)
+        queue.put(change(START, version=5))
+        assert [(one.kind, one.leader_epoch, one.version) for one in queue] == [
+            (DELETE, 2, 3),
+            (DELETE, 1, 4),
+            (START, 0, 5),
+        ]
+        dropped = [one.state is ChangeState.DROPPED for one in asked]
+        assert dropped == [True, True, False, False]
+
+    def test_of_nothing_but_deletions_is_an_error_that_names_the_broker(self):
+        queue = BrokerQueue(3, 2)
+        for partition in range(2):
+            queue.put(change(DELETE, partition=partition))
+        with pytest.raises(BrokerQueueFullError, match="broker 3") as caught:
+            queue.put(change(DELETE, partition=2))
+        assert caught.value.broker_id == 3
+        assert len(queue) == 2
+
+    def test_is_told_to_operators(self, controller):
+        journal = controller.model.journal
+        journal._queue_max = 1
+        journal._queues.clear()
+        controller.create(replicas=(0,))
+        controller.ask(DeleteTopicRequest(topic="t"))
+        controller.create("u", replicas=(0,))
+        controller.ask(DeleteTopicRequest(topic="u"))
+        full = [one for one in controller.incidents if isinstance(one, BrokerQueueFull)]
+        assert "broker 0" in full[0].message
+
+    def test_of_two_topics_of_one_name_keeps_the_deletions_of_both(self):
+        queue = BrokerQueue(3, 3)
+        for topic in (1, 2):
+            queue.put(change(DELETE, topic=topic, version=topic))
+        queue.put(change(START, version=3))
+        queue.put(change(START, version=4))
+        assert [one.topic_id.int for one in queue if one.kind is DELETE] == [1, 2]
+
+
+def test_a_request_of_an_older_epoch_than_the_partitions_is_ignored_and_written_down():
+    journal = StateJournal()
+    journal.request(change(epoch=3), latest_epoch=4)
+    (found,) = journal.changes()
+    assert found.state is ChangeState.IGNORED
+    assert journal.queued(0) == []
+
+
+def test_a_proposal_of_an_older_epoch_is_written_down(controller):
+    controller.create(replicas=(0, 1, 2))
+    controller.lose(0)
+    controller.heartbeat(0)
+    assert controller.propose((0, 1), sender=0, leader_epoch=0) is ErrorCode.FENCED_LEADER_EPOCH
+    found = controller.model.journal.changes(NAME, broker_id=0)[-1]
+    assert (found.state, found.leader_epoch) == (ChangeState.IGNORED, 0)
+
+
+def test_the_history_is_bounded():
+    journal = StateJournal(history_max=3, queue_max=10)
+    for version in range(9):
+        journal.request(change(version=version), latest_epoch=0)
+    assert [found.version for found in journal.changes()] == [6, 7, 8]
+
+
+class TestCreationsThatWait:
+    def create(self, controller, **more):
+        fields = {"topic": "t", "partitions": 2, "replication_factor": 3} | more
+        request = CreateTopicsRequest(topics=(CreateTopicRequest(**fields),), wait_ms_max=500)
+        return controller.ask(request)
+
+    def asked(self, controller):
+        return controller.answers.get(controller.request_id)
+
+    def test_are_answered_when_every_replica_has_started(self, controller):
+        assert self.create(controller) is None
+        asked = controller.request_id
+        controller.heartbeat(0)
+        controller.heartbeat(1)
+        assert asked not in controller.answers
+        controller.heartbeat(2)
+        (topic,) = controller.answers[asked].topics
+        assert (topic.error, topic.topic_id) == (ErrorCode.NONE, controller.partition().topic_id)
+
+    def test_name_at_last_who_has_not(self, controller):
+        self.create(controller)
+        asked = controller.request_id
+        controller.heartbeat(0)
+        controller.heartbeat(2)
+        assert controller.model.next_deadline_ms == controller.now_ms + 500
+        controller.tick(500)
+        (topic,) = controller.answers[asked].topics
+        assert topic.error is ErrorCode.REQUEST_TIMED_OUT
+        assert "t-0 on broker 1, t-1 on broker 1." in topic.message
+        assert controller.partition().leader_id is not None
+
+    def test_that_failed_half_way_are_gone_on_with_by_the_same_request(self, controller):
+        self.create(controller)
+        controller.heartbeat(0)
+        controller.tick(500)
+        before = controller.partition()
+        assert self.create(controller) is None
+        asked = controller.request_id
+        assert controller.partition() is before
+        for broker_id in (0, 1, 2):
+            controller.heartbeat(broker_id)
+        assert controller.answers[asked].topics[0].topic_id == before.topic_id
+        answer = controller.ask(CreateTopicRequest(topic="t"))
+        assert answer.error is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    def test_that_no_broker_has_begun_with_give_way_to_another_request(self, controller):
+        self.create(controller)
+        controller.tick(500)
+        before = controller.partition()
+        self.create(controller, partitions=1, replication_factor=1)
+        assert controller.partition().topic_id != before.topic_id
+        assert len(controller.model.partitions_of("t")) == 1
+
+    def test_that_somebody_may_have_written_to_stay(self, controller):
+        self.create(controller)
+        controller.heartbeat(0)
+        controller.tick(500)
+        answer = self.create(controller, partitions=1)
+        (topic,) = (answer or self.asked(controller)).topics
+        assert topic.error is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    def test_of_topics_that_are_deleted_meanwhile_wait_no_more(self, controller):
+        self.create(controller)
+        asked = controller.request_id
+        controller.ask(DeleteTopicRequest(topic="t"))
+        assert controller.answers[asked].topics[0].error is ErrorCode.NONE
+
+    def test_wait_for_a_damaged_replica(self, controller):
+        self.create(controller, partitions=1)
+        asked = controller.request_id
+        for broker_id in (0, 1, 2):
+            controller.heartbeat(broker_id, damaged=(NAME,) if broker_id == 1 else ())
+        controller.tick(500)
+        assert "t-0 on broker 1." in controller.answers[asked].topics[0].message
