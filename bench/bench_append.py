@@ -52,11 +52,13 @@ def test_append_ready(benchmark, floors, fresh, scratch):
 
 def test_append_follower(benchmark, floors, fresh, scratch):
     batch = bytearray(workload.ready_batch(RECORDS, 100))
+    workload.at_offset(batch, 0, 0)
     count = sized(800, 2)
 
     def append_all(log):
+        place = floors.place
         for number in range(count):
-            workload.at_offset(batch, 1 + number * RECORDS, 0)
+            place(batch, 1 + number * RECORDS)
             log.append_as_follower(batch)
 
     def theirs():

@@ -8,14 +8,15 @@ inside, so that no Python call is counted. Not part of the wheel.
 
 import os
 
+from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.errno cimport errno
 from libc.stdlib cimport free, malloc
-from posix.fcntl cimport O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, open
+from posix.fcntl cimport O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, open
 from posix.mman cimport MAP_SHARED, PROT_READ, mmap, munmap
 from posix.stat cimport fstat, struct_stat
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
-from posix.unistd cimport close, fdatasync, fsync, ftruncate, pread, pwrite
+from posix.unistd cimport close, fdatasync, fsync, ftruncate, pread, pwrite, unlink
 
 from replog._native.crc32c cimport crc32c
 
@@ -37,14 +38,21 @@ cdef int failed(str call) except -1:
 
 
 def pwrite_growing(str path, const uint8_t[::1] chunk, int64_t count, bint sync=False):
-    """Write `chunk` count times to a new file that grows; with `sync`, fdatasync after each."""
+    """Write `chunk` count times to a new file that grows; with `sync`, fdatasync after each.
+
+    A file of an earlier call goes first: cutting it would make some file systems write the new one
+    back at its close (ext4's auto_da_alloc), in the time of whatever is measured next. For the same
+    reason the bytes are synced when the time has been taken, as a log's are when it is closed.
+    """
     cdef bytes encoded = path.encode()
     cdef const char* name = encoded
     cdef int64_t length = chunk.shape[0], number, position = 0
     cdef const uint8_t* bytes = &chunk[0]
     cdef bint whole = True
     cdef double began
-    cdef int fd = open(name, O_CREAT | O_TRUNC | O_WRONLY, 0o644)
+    cdef int fd
+    unlink(name)
+    fd = open(name, O_CREAT | O_EXCL | O_WRONLY, 0o644)
     if fd < 0:
         failed("open")
     with nogil:
@@ -55,10 +63,20 @@ def pwrite_growing(str path, const uint8_t[::1] chunk, int64_t count, bint sync=
                 break
             position += length
         began = seconds() - began
+        if fdatasync(fd):
+            whole = False
     close(fd)
     if not whole:
         failed("pwrite")
     return began
+
+
+def place(bytearray batch not None, int64_t base_offset):
+    """Give a batch its place in a leader's log; its leader epoch stays."""
+    cdef uint8_t* bytes = <uint8_t*> PyByteArray_AS_STRING(batch)
+    cdef int byte
+    for byte in range(8):
+        bytes[byte] = <uint8_t> (base_offset >> (56 - 8 * byte))
 
 
 def copy_by_pread(str source, str path, int64_t chunk_bytes=1048576):

@@ -23,3 +23,12 @@ cdef class AppendResult:
             f"AppendResult(base_offset={self.base_offset}, last_offset={self.last_offset}, "
             f"log_append_time_ms={self.log_append_time_ms}, duplicate={self.duplicate})"
         )
+
+
+cdef AppendResult result_of(int64_t base_offset, int64_t last_offset, int64_t append_time_ms):
+    # As AppendResult(...), without Python's way of passing arguments.
+    cdef AppendResult appended = AppendResult.__new__(AppendResult)
+    appended.base_offset = base_offset
+    appended.last_offset = last_offset
+    appended.log_append_time_ms = append_time_ms
+    return appended

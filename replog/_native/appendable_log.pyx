@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBuffer_Release
 from libc.limits cimport INT_MAX
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from replog._native.append_result cimport AppendResult
+from replog._native.append_result cimport AppendResult, result_of
 from replog._native.arguments cimport (
     epoch_of, flag_of, int32_of, int64_of, offset_of, take_buffer,
 )
@@ -180,7 +180,6 @@ cdef class AppendableLog(ReadableLog):
         cdef BatchHeader* first
         cdef int64_t base_offset = self.log_end_offset
         cdef int64_t append_time = now if self.log_append_time else -1
-        cdef AppendResult appended
         cdef int32_t floor_epoch = max(self.epochs.latest(), self.written_epoch, 0)
         if leader_epoch < floor_epoch:
             raise FencedLeaderEpochError(
@@ -211,11 +210,7 @@ cdef class AppendableLog(ReadableLog):
             self.producers.check(first, not coordinator)
         batches.stamp(base_offset, leader_epoch, append_time)
         self.write(now)
-        appended = AppendResult.__new__(AppendResult)
-        appended.base_offset = base_offset
-        appended.last_offset = self.log_end_offset - 1
-        appended.log_append_time_ms = append_time
-        return appended
+        return result_of(base_offset, self.log_end_offset - 1, append_time)
 
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
         raise NotImplementedError("AppendableLog leaves truncation to Log")
@@ -291,7 +286,9 @@ cdef class AppendableLog(ReadableLog):
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
         cdef LogSegment active = self.segments[len(self.segments) - 1]
         cdef int64_t end_offset = last.last_offset + 1
-        cdef int64_t size_before = active.size_bytes
+        cdef int64_t size_before
+        active.open()
+        size_before = active.file.size_bytes
         try:
             active.append(self.batches)
         except BaseException as error:
@@ -373,7 +370,7 @@ cdef class AppendableLog(ReadableLog):
                 )
                 if not self.batches.count:
                     self.batches.refuse_cut(given.len, self.path)
-                    return AppendResult(self.log_end_offset, self.log_end_offset - 1)
+                    return result_of(self.log_end_offset, self.log_end_offset - 1, -1)
                 base_offset = self.batches.batches[0].header.base_offset
                 self.check_continues()
                 if self.batches.length_bytes <= self.segment_bytes:
@@ -396,9 +393,9 @@ cdef class AppendableLog(ReadableLog):
             self.unlock()
         if self.commit_each:
             self.commit(self.log_end_offset)
-        return AppendResult(base_offset, self.log_end_offset - 1)
+        return result_of(base_offset, self.log_end_offset - 1, -1)
 
-    def check_continues(self):
+    cdef int check_continues(self) except -1:
         """Refuse a leader's batches that do not continue this log."""
         cdef BatchHeader* first = &self.batches.batches[0].header
         cdef bint inside = first.base_offset < self.log_end_offset <= first.last_offset
@@ -416,6 +413,7 @@ cdef class AppendableLog(ReadableLog):
                 f"found {first.base_offset}; fetch from the log's end",
                 path=self.path, offset=first.base_offset,
             )
+        return 0
 
     cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1:
         cdef LogSegment active = self.segments[len(self.segments) - 1]

@@ -37,9 +37,11 @@ cdef class BatchSet:
     cdef int stamp(
         self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
     ) except -1
-    cdef void stamp_all(
+    cdef bint stamp_all(
         self, int64_t base_offset, int32_t leader_epoch, int64_t append_time_ms
-    ) noexcept nogil
+    ) noexcept
+    cdef void sum_anew(self) noexcept nogil
+    cdef bint sum_matches(self, PendingBatch* pending) noexcept
     # Batches from a leader's log: kept as they are; CRC and chain checked, a partial tail ignored.
     # Stops before a batch that would pass `limit` bytes, but takes one at least.
     cdef int load_from_leader(

@@ -19,6 +19,7 @@ cdef class ProducerState:
     # Completed, with the end marker still at or above the high watermark.
     cdef TransactionList unreplicated
 
+    cpdef void release_below(self, int64_t high_watermark) noexcept
     # None, or (base_offset, last_offset, timestamp) of a cached batch with the same epoch and
     # sequences.
     cdef object duplicate_of(self, const BatchHeader* header)

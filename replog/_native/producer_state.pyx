@@ -339,7 +339,7 @@ cdef class ProducerState:
             first = replicating
         return None if first == NONE else first
 
-    def release_below(self, int64_t high_watermark):
+    cpdef void release_below(self, int64_t high_watermark) noexcept:
         """Forget the completed transactions whose end marker is below `high_watermark`."""
         drop_below(&self.unreplicated, high_watermark)
 

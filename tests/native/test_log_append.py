@@ -162,6 +162,58 @@ def test_append_takes_just_what_decodes(
             assert log.log_end_offset == len(records)
 
 
+@pytest.mark.parametrize("stamp_step", [0, 1, 200], ids="step={}".format)
+@pytest.mark.parametrize("key", [None, b"", b"key"], ids="key={}".format)
+@pytest.mark.parametrize("number", [40, 90], ids="record={}".format)
+def test_among_records_of_one_shape_each_byte_is_looked_at(
+    tmp_path: Path, number: int, key: bytes | None, stamp_step: int
+) -> None:
+    """Such records are walked by comparing them; the decoder, which is not, must agree."""
+    count, values = 120, [b"abcd"] * 120
+    stamps = [NOW_MS + place * stamp_step for place in range(count)]
+    sound = bytes(record_encoder.encode(values, [key] * count, stamps, now_ms=NOW_MS))
+    place = 61
+    for _ in range(number):
+        place += 1 + (sound[place] >> 1)
+    with open_log(tmp_path) as log:
+        for at in range(place, place + 1 + (sound[place] >> 1)):
+            for byte in {sound[at] ^ flip for flip in (0, 1, 2, 4, 6, 0x40, 0x80, 0xFF)} | {
+                0, 1, 0x7F,
+            }:  # fmt: skip
+                batch = bytearray(sound)
+                batch[at] = byte
+                struct.pack_into(">I", batch, 17, crc32c.checksum(bytes(batch[21:])))
+                try:
+                    rows = record_decoder.decode_arrow(batch, columns=("offset", "timestamp"))
+                    taken = rows.column("offset").to_pylist() == list(range(count))
+                except errors.ReplogError:
+                    taken = False
+                if not taken:
+                    assert_refused(log, batch, errors.InvalidRecordError)
+                    continue
+                start = log.append_as_leader(batch, 0).base_offset
+                stored = bytes(memoryview(log.read(start)))
+                latest = struct.unpack_from(">q", stored, 35)[0]
+                told = rows.column("timestamp").cast(pa.int64()).to_pylist()
+                assert latest == max(told), (at, byte)
+
+
+def test_an_offset_that_takes_a_byte_more_changes_the_shape_of_a_record(tmp_path: Path) -> None:
+    """Record 64 is given the bytes of those before: its delta then takes in what was the key's."""
+    sound = bytearray(record_encoder.encode([b"abcd"] * 64, [None] * 64, NOW_MS, now_ms=NOW_MS))
+    record = sound[-11:]
+    assert record[3] == 63 << 1
+    record[3] = 64 << 1
+    # Two more behind it, sound by themselves, as the last bytes of a batch are walked otherwise.
+    batch = sound + record
+    for number in (65, 66):
+        batch += bytes([11 << 1, 0, 0, 0x80 | number << 1 & 0x7F, number >> 6, 1, 8]) + b"abcd\0"
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">i", batch, 23, 66)
+    with open_log(tmp_path) as log:
+        assert_refused(log, with_field(batch, ">i", 57, 67), errors.InvalidRecordError)
+
+
 def test_unknown_codec_wrong_offsets_oversize_and_nothing_are_refused(tmp_path: Path) -> None:
     with open_log(tmp_path, max_message_bytes=2000) as log:
         assert_refused(log, with_field(encode(), ">h", 21, 5), errors.UnknownCodecError)
