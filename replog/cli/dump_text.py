@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from replog.cli.dump_rows import batch_rows
@@ -13,6 +13,7 @@ from replog.cli.record_json import Row
 from replog.errors import CorruptFileError, ReplogError, UsageError, shown
 from replog.reader import PartitionReader, names, partition_paths
 from replog.reader.raw import base_offset_of
+from replog.reader.segment import segment_size
 from replog.reader.side_files import (
     decode_offset_index,
     decode_snapshot,
@@ -87,7 +88,7 @@ def facts(path: str) -> Iterator[Row]:
 
 def _log_directory(path: str) -> Iterator[Row]:
     yield {"log_directory": os.path.abspath(path)}
-    for name in sorted(os.listdir(path)):
+    for name in sorted(names.names_in(path)):
         if name in (*_TEXT_FILES, *_CHECKPOINTS):
             yield from _one_of_many(path, name)
     for directory in partition_paths(path):
@@ -122,26 +123,41 @@ def _extent(path: str) -> Row:
 
 def _partition(path: str) -> Iterator[Row]:
     yield _extent(path)
-    for name in sorted(os.listdir(path)):
+    for name in sorted(names.names_in(path)):
         if name in (*_TEXT_FILES, *_CHECKPOINTS, LEADER_EPOCH_CHECKPOINT):
             yield from _one_of_many(path, name)
     for segment in names.segment_names(path):
-        offsets = decode_offset_index(
-            read_whole(side_path(segment.path, ".index")) or b"", segment.base_offset
-        )
-        times = decode_time_index(
-            read_whole(side_path(segment.path, ".timeindex")) or b"", segment.base_offset
-        )
-        aborted = read_whole(side_path(segment.path, ".txnindex")) or b""
-        yield {
-            "segment": os.path.basename(segment.path),
-            "base_offset": segment.base_offset,
-            "size_bytes": os.path.getsize(segment.path),
-            "offset_index_entries": len(offsets),
-            "time_index_entries": len(times),
-            "aborted_transactions": len(decode_transaction_index(aborted, segment.path)),
-            "producer_snapshot": os.path.exists(side_path(segment.path, ".snapshot")),
-        }
+        yield _segment(segment)
+
+
+def _segment(segment: names.SegmentName) -> Row:
+    """One segment in a row; a file of it that cannot be read says so and hides no other."""
+    row: Row = {"segment": os.path.basename(segment.path), "base_offset": segment.base_offset}
+    problems = []
+
+    def put(name: str, found: Callable[[], object]) -> None:
+        try:
+            row[name] = found()
+        except ReplogError as error:
+            row[name] = None
+            problems.append(str(error))
+
+    def side_file(suffix: str) -> bytes:
+        return read_whole(side_path(segment.path, suffix)) or b""
+
+    base = segment.base_offset
+    put("size_bytes", lambda: segment_size(segment))
+    put("offset_index_entries", lambda: len(decode_offset_index(side_file(".index"), base)))
+    put("time_index_entries", lambda: len(decode_time_index(side_file(".timeindex"), base)))
+    aborted_path = side_path(segment.path, ".txnindex")
+    put(
+        "aborted_transactions",
+        lambda: len(decode_transaction_index(side_file(".txnindex"), aborted_path)),
+    )
+    row["producer_snapshot"] = os.path.exists(side_path(segment.path, ".snapshot"))
+    if problems:
+        row["problem"] = "; ".join(problems)
+    return row
 
 
 def _side_file(path: str) -> Iterator[Row]:

@@ -11,7 +11,7 @@ import re
 from typing import Literal, NamedTuple
 
 from replog.config import LONG_MAX
-from replog.errors import UsageError
+from replog.errors import LogTruncatedError, StorageError, UsageError
 from replog.types import TopicPartition
 
 RELATIVE_OFFSETS = 1 << 31  # how many offsets one segment can hold
@@ -39,13 +39,38 @@ class SegmentName(NamedTuple):
     upper_offset: int = LONG_MAX
 
 
+def names_in(path: str) -> list[str]:
+    """The names in a directory.
+
+    Raises LogTruncatedError if it is gone, StorageError if the system refuses to list it.
+    """
+    try:
+        return os.listdir(path)
+    except FileNotFoundError as error:
+        raise LogTruncatedError(
+            f"expected the directory {path}, found it gone: somebody deleted or moved it "
+            f"meanwhile; look for the partition again",
+            path=path,
+        ) from error
+    except OSError as error:
+        raise StorageError(
+            f"expected a directory that can be listed at {path}, found the system to refuse it "
+            f"({error.strerror}); check the path and its permissions",
+            path=path,
+            errno=error.errno,
+        ) from error
+
+
 def kind_of(path: str) -> PathKind:
-    """What `path` is, by its name and content. Raises UsageError if it is nothing of a log."""
+    """What `path` is, by its name and content.
+
+    Raises UsageError if it is nothing of a log, LogTruncatedError, StorageError.
+    """
     if not os.path.lexists(path):
         raise UsageError(f"expected a file or directory at {path}, found nothing; check the path")
     if not os.path.isdir(path):
         return "records" if _RECORDS_NAME.match(os.path.basename(path)) else "side file"
-    names = os.listdir(path)
+    names = names_in(path)
     if META_FILE in names or any(_is_partition(path, name) for name in names):
         return "log directory"
     if PARTITION_METADATA_FILE in names or any(SEGMENT_NAME.match(name) for name in names):
@@ -65,7 +90,7 @@ def _is_partition(parent: str, name: str) -> bool:
 def partition_directories(path: str) -> list[str]:
     """Partition directories of a log directory by name; deleted and stray ones are left out."""
     return [
-        os.path.join(path, name) for name in sorted(os.listdir(path)) if _is_partition(path, name)
+        os.path.join(path, name) for name in sorted(names_in(path)) if _is_partition(path, name)
     ]
 
 
@@ -82,7 +107,7 @@ def topic_partition_of(path: str) -> TopicPartition:
 
 def segment_names(path: str) -> list[SegmentName]:
     """The segments of a partition directory by base offset, as its files stand now."""
-    matches = [match for name in os.listdir(path) if (match := SEGMENT_NAME.match(name))]
+    matches = [match for name in names_in(path) if (match := SEGMENT_NAME.match(name))]
     bases = sorted((int(match[1]), match[0]) for match in matches)
     uppers = [base for base, _ in bases[1:]] + [base + RELATIVE_OFFSETS for base, _ in bases[-1:]]
     return [

@@ -16,16 +16,23 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from replog._native.arguments import integer, path_of
+from replog._native.arguments import flag, integer, path_of
 from replog._native.record_decoder import decode_arrow
 from replog.config import LONG_MAX
-from replog.errors import CorruptBatchError, LogTruncatedError, OffsetOutOfRangeError, UsageError
+from replog.errors import (
+    CorruptBatchError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    UsageError,
+    shown,
+)
 from replog.reader import names, times
 from replog.reader.checkpoints import Checkpoints
 from replog.reader.names import SegmentName
 from replog.reader.records import BATCH_ROWS, decode_chunks, segment_chunks
 from replog.reader.segment import (
     CHUNK_BYTES,
+    HEADER_BYTES,
     BatchStamp,
     Chunk,
     Headers,
@@ -68,9 +75,16 @@ class PartitionReader:
         """Look at the directory.
 
         high_watermark: instead of the one that a checkpoint tells. checkpoints: read already, for
-        many partitions of one directory.
+        many partitions of one directory. Raises UsageError, StorageError.
         """
         self.path = path_of(path)
+        if high_watermark is not None:
+            high_watermark = integer(high_watermark, "high_watermark", self.path)
+        if checkpoints is not None and not isinstance(checkpoints, Checkpoints):
+            raise UsageError(
+                f"expected checkpoints to be a Checkpoints or None, found {shown(checkpoints)}",
+                argument="checkpoints",
+            )
         self._given_high_watermark = high_watermark
         if not os.path.isdir(self.path):
             raise UsageError(
@@ -208,9 +222,12 @@ class PartitionReader:
         """Whole batches that overlap [start_offset, end_offset), about chunk_bytes at a time.
 
         The first and the last batch may reach past the range. Raises OffsetOutOfRangeError,
-        CorruptBatchError, LogTruncatedError.
+        CorruptBatchError, LogTruncatedError, and UsageError for arguments of other kinds or
+        chunk_bytes below the size of a batch's header (61).
         """
         offset, end = self._range(start_offset, end_offset)
+        flag(check_crc, "check_crc", self.path)
+        integer(chunk_bytes, "chunk_bytes", self.path, low=HEADER_BYTES)
         for at in range(self._floor(offset), len(self.segments)):
             if offset >= end:
                 return
@@ -297,6 +314,8 @@ class PartitionReader:
             else min(integer(end_offset, "end_offset", self.path), bound),
         )
         integer(batch_rows, "batch_rows", self.path, low=1)
+        flag(include_control, "include_control", self.path)
+        flag(check_crc, "check_crc", self.path)
         committed = Isolation.of(isolation) is Isolation.TXN_COMMITTED
         aborted = self.aborted_transactions(start, end) if committed and start < end else []
         yield from decode_chunks(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from replog._native.arguments import flag, integer
 from replog._native.record_decoder import decode_arrow
 from replog.errors import (
     CorruptBatchError,
@@ -14,11 +16,13 @@ from replog.errors import (
     LogTruncatedError,
     StorageError,
     UnknownCodecError,
+    UsageError,
+    shown,
 )
 from replog.reader.names import SegmentName
 from replog.reader.segment import CHUNK_BYTES, Chunk, SegmentReader
 from replog.reader.side_files import AbortedRange
-from replog.reader.splits import SplitRange
+from replog.reader.splits import SplitRange, check_split
 from replog.reader.transactions import touching
 
 BATCH_ROWS = 32768
@@ -228,6 +232,24 @@ def _split(chunk: Chunk, length: int) -> tuple[Chunk, Chunk | None]:
     return first, rest
 
 
+def _check_reading(
+    split: Any, aborted: Any, check_crc: Any, batch_rows: Any, position: Any
+) -> None:
+    check_split(split)
+    path = split.segment.path
+    flag(check_crc, "check_crc", path)
+    integer(batch_rows, "batch_rows", path, low=1)
+    if position is not None:
+        integer(position, "position", path)
+    if not isinstance(aborted, Sequence) or not all(
+        isinstance(one, AbortedRange) for one in aborted
+    ):
+        raise UsageError(
+            f"expected aborted to be a sequence of AbortedRange, found {shown(aborted)}",
+            argument="aborted",
+        )
+
+
 def read_split(
     split: SplitRange,
     *,
@@ -241,9 +263,11 @@ def read_split(
 
     Looks at nothing but the segment's file and index. `aborted`: what a read_committed plan found.
     `position`: where to begin, by default at the batch of the range's start.
-    Raises LogTruncatedError if the range is no longer what it was, CorruptBatchError. The error may
-    come after the last record: until the iterator has ended, nothing is certain.
+    Raises UsageError for arguments of other kinds, LogTruncatedError if the range is no longer what
+    it was, CorruptBatchError. The error may come after the last record: until the iterator has
+    ended, nothing is certain.
     """
+    _check_reading(split, aborted, check_crc, batch_rows, position)
     chunks = segment_chunks(
         split.segment,
         split.start_offset,

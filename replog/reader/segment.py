@@ -371,11 +371,9 @@ def _identity(found: tuple[int, ...] | None) -> str:
 
 
 def segment_size(name: SegmentName) -> int:
-    """Bytes in a segment's file now. Raises LogTruncatedError if it is gone."""
-    try:
-        return os.path.getsize(name.path)
-    except FileNotFoundError as error:
-        raise _gone(name) from error
+    """Bytes in a segment's file now. Raises LogTruncatedError if it is gone, StorageError."""
+    with SegmentReader(name) as segment:
+        return segment.size()
 
 
 def _gone(name: SegmentName) -> LogTruncatedError:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from replog._native.mapped_file import OfflineFile
 from replog._native.producer_snapshot import ProducerEntry, read_snapshot
 from replog.errors import CorruptFileError, LogTruncatedError
+from replog.reader.names import names_in
 
 _OFFSET_SLOT = np.dtype([("relative_offset", ">i4"), ("position", ">i4")])
 _TIME_SLOT = np.dtype([("timestamp", ">i8"), ("relative_offset", ">i4")])
@@ -134,8 +135,8 @@ def side_path(segment_path: str, suffix: str) -> str:
 
 def snapshots(path: str) -> Iterator[tuple[int, str]]:
     """(offset, path) of the producer snapshots of a partition directory, newest first."""
-    names = [name for name in os.listdir(path) if name.endswith(".snapshot")]
-    for name in sorted(names, reverse=True):
+    found = [name for name in names_in(path) if name.endswith(".snapshot")]
+    for name in sorted(found, reverse=True):
         offset = name.removesuffix(".snapshot")
         if len(offset) == 20 and offset.isdecimal():
             yield int(offset), os.path.join(path, name)

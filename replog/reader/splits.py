@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
-from replog.errors import CorruptBatchError, LogTruncatedError
+from replog._native.arguments import flag, integer, path_of
+from replog.errors import CorruptBatchError, LogTruncatedError, UsageError, shown
 from replog.reader.names import SegmentName
 from replog.reader.segment import BatchStamp, SegmentReader
 from replog.reader.side_files import decode_offset_index, read_whole, side_path
@@ -36,12 +37,48 @@ class SplitRange(NamedTuple):
     over_end: bool = False
 
     def divided(self, records_max: int) -> Iterator[SplitRange]:
-        """The range in parts of at most records_max offsets each."""
+        """The range in parts of at most records_max offsets each. Raises UsageError."""
+        integer(records_max, "records_max", self.segment.path, low=1)
         offsets = self.end_offset - self.start_offset
         for start in range(self.start_offset, self.end_offset, records_max):
             end = min(start + records_max, self.end_offset)
             size = self.size_bytes * (end - start) // offsets
             yield self._replace(start_offset=start, end_offset=end, size_bytes=size)
+
+
+def check_split(split: Any) -> None:
+    """Raise UsageError unless `split` is a range that could have been planned."""
+    if not isinstance(split, SplitRange):
+        raise UsageError(
+            f"expected split to be a SplitRange, as PartitionReader.split_points plans them, found "
+            f"{shown(split)}",
+            argument="split",
+        )
+    if not isinstance(split.segment, SegmentName):
+        _refuse_field("segment", "a SegmentName", split.segment)
+    path = path_of(split.segment.path, "split.segment.path")
+    for name, found in (
+        ("split.segment.base_offset", split.segment.base_offset),
+        ("split.segment.upper_offset", split.segment.upper_offset),
+        ("split.start_offset", split.start_offset),
+        ("split.size_seen", split.size_seen),
+    ):
+        integer(found, name, path)
+    integer(split.end_offset, "split.end_offset", path, low=split.start_offset)
+    flag(split.joined, "split.joined", path)
+    flag(split.over_end, "split.over_end", path)
+    if not isinstance(split.stamps, tuple):
+        _refuse_field("stamps", "a tuple of BatchStamp", split.stamps)
+    for stamp in split.stamps:
+        if not isinstance(stamp, BatchStamp):
+            _refuse_field("stamps", "a tuple of BatchStamp", split.stamps)
+        integer(stamp.position, "split.stamps.position", path)
+
+
+def _refuse_field(name: str, wanted: str, found: Any) -> NoReturn:
+    raise UsageError(
+        f"expected split.{name} to be {wanted}, found {shown(found)}", argument=f"split.{name}"
+    )
 
 
 def split_segment(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replog import Log
+from replog import Log, LogConfig
 from replog.cli.main import run
 from tests.fixtures import cases
 from tests.fixtures.cases import Row
@@ -184,3 +184,25 @@ def test_metadata_is_asked_for_alone(command) -> None:
     code, _, complaint = command("dump", "--metadata", "--records", METADATA)
     assert code == 2
     assert "expected --metadata alone" in complaint
+
+
+@pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex"])
+def test_a_damaged_side_file_is_told_and_hides_no_other_segment(
+    command, tmp_path: Path, suffix: str
+) -> None:
+    with Log.open(tmp_path / "orders-0", LogConfig(segment_bytes=1000)) as log:
+        for _ in range(40):
+            log.append([b"value"] * 10)
+        bases = [segment.base_offset for segment in log.segments]
+    damaged = tmp_path / "orders-0" / f"{bases[1]:020}{suffix}"
+    if suffix == ".txnindex":
+        damaged.write_bytes(b"\x7f" * 34)
+    else:
+        damaged.unlink()
+        damaged.mkdir()
+    code, rows, problem = command("dump", "--json", tmp_path / "orders-0")
+    assert (code, problem) == (0, "")
+    told = {row["base_offset"]: row for row in rows if "segment" in row}
+    assert sorted(told) == bases
+    assert str(damaged) in told[bases[1]]["problem"]
+    assert [base for base in bases if "problem" in told[base]] == [bases[1]]
