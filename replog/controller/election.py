@@ -12,7 +12,9 @@ have lost: it counts among the many, and never leads.
 
 Lengths are compared only as told since the partition lost its leader. Before that an unclean
 replica follows, and what its log has grown by may be committed; the leader may even be cut off from
-the controller, and go on with replicas that have registered anew meanwhile.
+the controller, and go on with replicas that have registered anew meanwhile. A log whose records
+were all deleted knows no epoch; beside one, end offsets alone are compared. That is enough among
+holders: each has, or had before it lost its tail, all that is committed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 
 from replog.controller.incidents import ElectionCause
+from replog.types import NO_LEADER_EPOCH
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -31,9 +34,9 @@ class LogEnd:
     log_end_offset: int
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """What logs are compared by."""
-        return (self.latest_epoch, self.log_end_offset)
+    def is_emptied(self) -> bool:
+        """All its records were deleted, so that nothing says in which epoch they were written."""
+        return self.latest_epoch == NO_LEADER_EPOCH and self.log_end_offset > 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,9 +91,14 @@ def elect(candidates: Candidates, is_live: Callable[[int], bool]) -> Elected | N
 def _longest(candidates: Candidates) -> list[int]:
     """Unclean holders with the largest log, where enough of them have told theirs."""
     needed = min(candidates.min_insync_replicas, len(candidates.holders))
-    ranks = {replica: end.rank for replica, end in candidates.unclean.items() if end is not None}
-    back = len(ranks) + len(candidates.damaged & candidates.holders)
-    if not ranks or back < needed:
+    ends = {replica: end for replica, end in candidates.unclean.items() if end is not None}
+    back = len(ends) + len(candidates.damaged & candidates.holders)
+    if not ends or back < needed:
         return []
+    by_epoch = not any(end.is_emptied for end in ends.values())
+    ranks = {
+        replica: (end.latest_epoch if by_epoch else NO_LEADER_EPOCH, end.log_end_offset)
+        for replica, end in ends.items()
+    }
     largest = max(ranks.values())
     return [replica for replica, rank in ranks.items() if rank == largest]

@@ -16,7 +16,9 @@ most all but one have (contract C2), so among that many the longest log, compare
 last record, end offset), still holds all that is committed. A damaged holder is one of those that
 have lost: it counts among the many, and never leads. Lengths count only as told by brokers that
 obey the registration without a leader: until then a leader that is cut off from the controller may
-still make the logs of its followers longer.
+still make the logs of its followers longer. A log whose records were all deleted knows no epoch;
+beside one, end offsets alone are compared. That is enough among holders: each has, or had before it
+lost its tail, all that is committed.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from replog.controller.incidents import ElectionCause
+from replog.types import NO_LEADER_EPOCH
 
 Live: TypeAlias = Callable[[int], bool]
 
@@ -38,9 +41,9 @@ class LogEnd:
     log_end_offset: int
 
     @property
-    def rank(self) -> tuple[int, int]:
-        """What logs are compared by."""
-        return (self.latest_epoch, self.log_end_offset)
+    def is_emptied(self) -> bool:
+        """All its records were deleted, so that nothing says in which epoch they were written."""
+        return self.latest_epoch == NO_LEADER_EPOCH and self.log_end_offset > 0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -165,5 +168,10 @@ def _longest(candidates: Candidates) -> list[int]:
     back = len(ends) + sum(replica in holders for replica in candidates.damaged)
     if not ends or back < min(candidates.floor, len(holders)):
         return []
-    largest = max(end.rank for end in ends.values())
-    return [replica for replica, end in ends.items() if end.rank == largest]
+    by_epoch = not any(end.is_emptied for end in ends.values())
+    ranks = {
+        replica: (end.latest_epoch if by_epoch else NO_LEADER_EPOCH, end.log_end_offset)
+        for replica, end in ends.items()
+    }
+    largest = max(ranks.values())
+    return [replica for replica, rank in ranks.items() if rank == largest]

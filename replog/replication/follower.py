@@ -94,6 +94,8 @@ class Follower:
         """The log's; ahead of it only within a step."""
         self._appending: FetchedPartition | None = None
         """Its records are being appended; its high watermark is taken when they are in the log."""
+        self._is_compared = False
+        """The leader has held our claim against a record of its own, and found them alike."""
         self._truncating: tuple[TruncationCause, int, int] | None = None
         """Why, and the log's end and latest epoch before."""
         self._timer: Timer | None = None
@@ -158,12 +160,31 @@ class Follower:
             # Even if no bytes go, the epochs behind must (KAFKA-10706). Unless it is complete, the
             # next fetch carries the epoch that is then latest, and the leader judges again.
             self._truncate_to(truncation.offset, TruncationCause.DIVERGING_EPOCH)
+        elif self._is_incomparable(asked, answer):
+            # What we have there may be another leader's, and with it what we know of producers.
+            self._begin_truncation(TruncationCause.OUT_OF_RANGE)
+            self._context.emit(
+                TruncateFullyAndStartAt(
+                    self.topic_partition, answer.log_start_offset, TruncationCause.OUT_OF_RANGE
+                )
+            )
         elif answer.records is not None:
             self._turn(FollowerPhase.APPENDING)
             self._appending = answer
             self._context.emit(AppendAsFollower(self.topic_partition, answer.records))
         else:
             self._take_watermarks(answer)
+
+    def _is_incomparable(self, asked: FetchPartition, answer: FetchedPartition) -> bool:
+        """Whether we have records that nobody ever called committed, and the leader has deleted all
+        that it could compare them with.
+        """
+        if asked.fetch_offset > answer.log_start_offset:
+            self._is_compared = True
+        return (
+            not self._is_compared
+            and self.high_watermark < self._log.log_end_offset == answer.log_start_offset
+        )
 
     def append_completed(self, now_ms: int) -> None:
         """The fetched records are in the log: take the leader's high watermark, go on."""

@@ -28,6 +28,8 @@ def dumb_twin(replicas, isr, holders, unclean, damaged, floor, allow_unclean, li
         for who, end in unclean.items()
         if end is not None
     }
+    if any(epoch == -1 and end > 0 for epoch, end in ranks.values()):
+        ranks = {who: (0, end) for who, (_, end) in ranks.items()}
     if ranks and len(ranks) + len(damaged & holders) >= min(floor, len(holders)):
         best = max(ranks.values())
         groups.append((ElectionCause.LONGEST, [one for one in usable if ranks.get(one) == best]))
@@ -44,6 +46,8 @@ def test_elections_equal_the_dumb_twin_over_all_small_cases():
         (LogEnd(1, 5), LogEnd(1, 7), LogEnd(2, 3)),
         (LogEnd(1, 7), LogEnd(2, 3), LogEnd(1, 5)),
         (LogEnd(1, 5), None, LogEnd(1, 5)),
+        (LogEnd(-1, 9), LogEnd(2, 3), LogEnd(-1, 0)),
+        (LogEnd(-1, 5), LogEnd(2, 7), LogEnd(3, 6)),
     ]
     count = 0
     for isr, live, damaged in itertools.product(SUBSETS[1:], SUBSETS, SUBSETS):
@@ -190,6 +194,16 @@ def test_the_longest_of_enough_unclean_holders_leads(controller, ends, leader_id
     live = controller.partition().leader_id
     assert live == leader_id or (ends[1] == ends[2] and live in back)
     assert elections(controller)[-1] == (live, ElectionCause.LONGEST)
+
+
+@pytest.mark.parametrize(("end", "leader_id"), [(9, 1), (11, 2)])
+def test_a_log_whose_records_were_all_deleted_is_compared_by_its_end(controller, end, leader_id):
+    """Goal: it knows no epoch any more; that says nothing of how much it has held."""
+    partition = lose_all_but_the_floor(controller)
+    controller.restart(2, "second", clean=False, logs=(log_of(partition, -1, end),))
+    controller.restart(1, "second", clean=False, logs=(log_of(partition, 3, 10),))
+    controller.heartbeat(2)
+    assert controller.partition().leader_id == leader_id
 
 
 @pytest.mark.parametrize("damaged_first", [True, False])

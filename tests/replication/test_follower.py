@@ -229,6 +229,28 @@ def test_out_of_range_below_the_leaders_start_begins_there_anew():
     assert (asked.fetch_offset, asked.log_start_offset, asked.last_fetched_epoch) == (10, 10, -1)
 
 
+class TestALeaderThatHasDeletedAllThatWeHave:
+    """Nothing is left to compare: our records may be another leader's, and so may be what they say
+    of producers, whose next batches we would take for repeats once we lead."""
+
+    def test_records_that_nobody_called_committed_go(self):
+        alone = Alone(MemoryLog([1, 1, 4], high_watermark=2))
+        effects = alone.answer(log_start_offset=3, high_watermark=3)
+        assert effects == [TruncateFullyAndStartAt(PARTITION, 3, TruncationCause.OUT_OF_RANGE)]
+        (asked,) = alone.asked().partitions
+        assert (asked.fetch_offset, asked.log_start_offset, asked.last_fetched_epoch) == (3, 3, -1)
+
+    def test_committed_ones_are_known_to_be_the_leaders(self):
+        alone = Alone(MemoryLog([1, 1, 4], high_watermark=3))
+        assert alone.answer(log_start_offset=3, high_watermark=3) == [AdvanceLogStart(PARTITION, 3)]
+
+    def test_so_are_those_that_were_compared_before_it_deleted_them(self):
+        alone = Alone(MemoryLog([1, 1, 4], high_watermark=2))
+        assert alone.answer(high_watermark=2) == []
+        effects = alone.answer(log_start_offset=3, high_watermark=3)
+        assert effects == [SetHighWatermark(PARTITION, 3), AdvanceLogStart(PARTITION, 3)]
+
+
 def test_out_of_range_that_is_over_keeps_the_log():
     alone = Alone(MemoryLog([1] * 4))
     alone.answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -197,39 +197,40 @@ class SimFlushes:
         self._stream = stream
         self._mean_us = mean_us
         self._completed = completed
-        self._under_way: dict[TopicPartition, tuple[SimLog, int, int]] = {}
-        """Log, its end and how often it had been cut when the sync began."""
-        self._asked: set[TopicPartition] = set()
+        self._under_way: dict[SimLog, tuple[int, int]] = {}
+        """Its end and how often it had been cut when the sync began. Never iterated."""
+        self._asked: set[SimLog] = set()
         """Asked for while a sync was under way: another one follows. Never iterated."""
         self.stalled_until_us = 0
 
     def flush(self, topic_partition: TopicPartition, log: ReplicatedLog) -> None:
         assert isinstance(log, SimLog)
-        if topic_partition in self._under_way:
-            self._asked.add(topic_partition)
+        if log in self._under_way:
+            self._asked.add(log)
             return
-        self._begin(topic_partition, log)
+        self._begin(log)
 
-    def _begin(self, topic_partition: TopicPartition, log: SimLog) -> None:
-        self._under_way[topic_partition] = (log, log.log_end_offset, log.cut_count)
+    def _begin(self, log: SimLog) -> None:
+        self._under_way[log] = (log.log_end_offset, log.cut_count)
         took = 50 + self._stream.exponential(self._mean_us)
         self._scheduler.at(
-            max(self.stalled_until_us, self._scheduler.now_us + took), self._done, topic_partition
+            max(self.stalled_until_us, self._scheduler.now_us + took), self._done, log
         )
 
-    def _done(self, topic_partition: TopicPartition) -> None:
-        log, end_offset, cut_count = self._under_way.pop(topic_partition)
+    def _done(self, log: SimLog) -> None:
+        end_offset, cut_count = self._under_way.pop(log)
+        topic_partition = log.topic_partition
         if log.cut_count != cut_count and not log.failed:
             # What was synced may have been cut and written anew: it says nothing about the new.
-            self._begin(topic_partition, log)
+            self._begin(log)
             return
-        asked = topic_partition in self._asked
-        self._asked.discard(topic_partition)
+        asked = log in self._asked
+        self._asked.discard(log)
         error: ReplogError | None = None
         if log.failed:
             error = LogFailedError(f"expected a sync of {topic_partition}, found a failed disk")
         else:
             log.synced(end_offset)
             if asked:
-                self._begin(topic_partition, log)
+                self._begin(log)
         self._completed(topic_partition, log, error)

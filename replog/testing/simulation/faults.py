@@ -154,8 +154,14 @@ class Faults:
 
     # -- what keeps it recoverable
 
-    def _may_lose(self, losing: tuple[int, ...], partition: int | None = None) -> bool:
-        """Whether these brokers' unsynced records, or their disks, may go."""
+    def _may_lose(
+        self,
+        losing: tuple[int, ...],
+        partition: int | None = None,
+        *,
+        unsynced_only: bool = False,
+    ) -> bool:
+        """Whether these brokers' disks, or with `unsynced_only` the ends of their logs, may go."""
         for name, truth in self.world.truth.partitions.items():
             registration = truth.registration
             if partition is not None and name.partition != partition:
@@ -169,6 +175,8 @@ class Faults:
             ]
             if len(lost) > registration.min_insync_replicas - 1:
                 return False
+            if not (unsynced_only or truth.had_enough_in_sync):
+                return False  # its only copies may be those that would be lost for good
         return True
 
     # -- what is done
@@ -194,7 +202,7 @@ class Faults:
         synced = self.world.options.flush_mode == "commit"
         if not targets:
             return False
-        if not synced and not self._may_lose(targets):
+        if not synced and not self._may_lose(targets, unsynced_only=True):
             return False
         for broker_id in targets:
             broker = self.world.brokers[broker_id]

@@ -344,6 +344,8 @@ class Oracle:
         for hear in self._on_registered:
             hear(truth, before)
         if registration.leader_id is not None:
+            if len(registration.isr) >= registration.min_insync_replicas:
+                truth.had_enough_in_sync = True
             for broker_id in registration.isr:
                 if self.truth.vouches(broker_id, registration.topic_partition):
                     self.truth.incomplete.discard((broker_id, registration.topic_partition))

@@ -43,6 +43,9 @@ class PartitionTruth:
         self.newest_accepted_epoch = -1
         """The highest leader epoch, of those that have a leader, that a member of its in-sync set
         has obeyed."""
+        self.had_enough_in_sync = False
+        """`min_insync_replicas` were in sync with a leader once: from then on as many have copies
+        of what is committed, before that nothing was promised."""
         self.unclean_epoch = -1
         """The last epoch whose leader was elected from outside the in-sync set."""
 
