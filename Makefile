@@ -42,9 +42,9 @@ asan: build ## native tests under the address and undefined-behaviour sanitizers
 fuzz: build ## a short run of each fuzz target: SECONDS_EACH=30
 	scripts/fuzz $(or $(SECONDS_EACH),30)
 
-sim: build ## simulated clusters: SEED=n [SEEDS=k], or 8 CPU-minutes of fresh seeds (CPU_MINUTES=)
+sim: build ## simulated clusters: SEED=n [SEEDS=k], or 8 CPU-minutes of fresh seeds (CPU_MINUTES=, FRESH=tree)
 	@PYTHONPATH=. $(BIN)/python tests/sim/runs.py $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
-		$(if $(SCHEDULE),--schedule $(SCHEDULE)) --cpu-minutes $(or $(CPU_MINUTES),8)
+		$(if $(SCHEDULE),--schedule $(SCHEDULE)) $(if $(FRESH),--fresh $(FRESH)) --cpu-minutes $(or $(CPU_MINUTES),8)
 
 scenarios: build ## the simulator's transcripts happen as written: REWRITE=1 renews them
 	@PYTHONPATH=. $(BIN)/python tests/sim/transcripts.py $(if $(REWRITE),--rewrite)

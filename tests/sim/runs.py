@@ -108,15 +108,25 @@ class Totals:
         )
 
 
-def commit() -> str:
+def git(*arguments: str) -> str:
     found = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return found.stdout.strip() or "unknown"
+    return found.stdout.strip()
+
+
+def commit() -> str:
+    return git("describe", "--always", "--dirty") or "unknown"
+
+
+def fresh_seed(source: str) -> int:
+    """Where seeds that nobody has played begin: by the clock, or at a number of the tree's own.
+
+    The tree's are the same at each run of one state of the sources, and other ones at the next:
+    CI has one verdict on a commit, which can be had before it is published.
+    """
+    tree = git("rev-parse", "HEAD^{tree}") if source == "tree" else ""
+    return int(tree[:11], 16) if tree else time.time_ns() // 1_000_000
 
 
 def report_failure(played: Played) -> None:
@@ -195,6 +205,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, help="the first seed; fresh ones without it")
     parser.add_argument("--seeds", type=int, default=0, help="how many")
+    parser.add_argument(
+        "--fresh",
+        choices=("clock", "tree"),
+        default=os.environ.get("REPLOG_SIM_FRESH", "clock"),
+        help="fresh seeds: other ones at each run, or at each state of the sources",
+    )
     parser.add_argument("--cpu-minutes", type=float, default=8.0, help="of fresh seeds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
@@ -209,7 +225,7 @@ def main() -> int:
     if arguments.seed is not None and arguments.seeds <= 1:
         return 0 if play_one(arguments.seed) else 1
     fresh = arguments.seed is None
-    first = time.time_ns() // 1_000_000 if fresh else arguments.seed
+    first = fresh_seed(arguments.fresh) if fresh else arguments.seed
     endless = fresh and not arguments.seeds
     seeds = itertools.count(first) if endless else iter(range(first, first + arguments.seeds))
     cpu_s_max = arguments.cpu_minutes * 60 if endless else float("inf")
