@@ -127,11 +127,15 @@ class ReplicaHost:
         leader = self.leader(topic_partition)
         return leader.why_uncommitted(offset, self._now_ms) if leader is not None else None
 
-    def step(self, event: ev.Event, now_ms: int) -> list[Effect]:
-        """Take in one event; returns what to do about it, in order."""
+    def step(self, event: ev.Event, now_ms: int, more: bool = False) -> list[Effect]:
+        """Take in one event; returns what to do about it, in order.
+
+        more: a request is stepped right after this event and its completions. What they move is
+        acted on then: waiting fetches are answered once, with all that has been appended meanwhile.
+        """
         self._now_ms = now_ms
         self._handle[type(event)](event, now_ms)
-        if not self._produces.appending:
+        if not (more or self._produces.appending):
             self._settle(now_ms)
         # The list itself stays: everybody emits into it.
         effects = self._effects[:]

@@ -102,9 +102,14 @@ class BrokerNode:
             self.session.start(self.store.previous_broker_epoch, replicas, now_ms), now_ms
         )
 
-    def receive_request(self, request_id: int, request: PartitionRequest, now_ms: int) -> None:
-        """A peer or client asks; `request_id` is the network's, unique among those unanswered."""
-        self._executor.step(RequestReceived(request_id, request), now_ms)
+    def receive_request(
+        self, request_id: int, request: PartitionRequest, now_ms: int, *, more: bool = False
+    ) -> None:
+        """A peer or client asks; `request_id` is the network's, unique among those unanswered.
+
+        more: another request is received right after this one; see `ReplicaHost.step`.
+        """
+        self._executor.step(RequestReceived(request_id, request), now_ms, more=more)
 
     def requester_gone(self, request_id: int, now_ms: int) -> None:
         """The connection that a request came on is broken; its answer is not needed any more."""

@@ -81,8 +81,8 @@ class BrokerEndpoint:
     def send_to_controller(self, request_id: int, request: ControllerRequest) -> None:
         self._transport.request(self.broker_id, CONTROLLER, request_id, request)
 
-    def receive_request(self, request_id: int, sender: int, request: Any) -> None:
-        self.node.receive_request(request_id, request, self._now_ms())
+    def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
+        self.node.receive_request(request_id, request, self._now_ms(), more=more)
 
     def requester_gone(self, request_id: int) -> None:
         self.node.requester_gone(request_id, self._now_ms())
@@ -141,7 +141,7 @@ class ControllerEndpoint:
         self._changed = pump.metadata_changed
         self._version = controller.version
 
-    def receive_request(self, request_id: int, sender: int, request: Any) -> None:
+    def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
         self._step(
             controller_ev.RequestReceived(
                 request_id=request_id, sender=None if sender == CLIENT else sender, request=request
@@ -217,7 +217,7 @@ class ClientEndpoint:
     def request_failed(self, request_id: int) -> None:
         self.receive_response(request_id, None)
 
-    def receive_request(self, request_id: int, sender: int, request: Any) -> None:
+    def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
         """Nobody asks a client."""
 
     def requester_gone(self, request_id: int) -> None:

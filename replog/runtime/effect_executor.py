@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from replog.runtime.ports import Ports, ReplicatedLog
     from replog.types import TopicPartition
 
-    Core = Callable[[Event, int], list[fx.Effect]]
+    Core = Callable[[Event, int, bool], list[fx.Effect]]
 
 DAMAGE = (CorruptBatchError, CorruptFileError)
 
@@ -92,8 +92,11 @@ class EffectExecutor:
             fx.Report: self._report,
         }
 
-    def step(self, event: Event, now_ms: int) -> None:
-        """Step the core with `event` and carry out all that follows from it, to the end."""
+    def step(self, event: Event, now_ms: int, *, more: bool = False) -> None:
+        """Step the core with `event` and carry out all that follows from it, to the end.
+
+        more: see `ReplicaHost.step`.
+        """
         events = self._events
         invariant(not events, "one event at a time")
         self._now_ms = now_ms
@@ -104,7 +107,7 @@ class EffectExecutor:
                 event = events.popleft()
                 if type(event) is LogUnavailable:
                     self._on_fault(event, now_ms)
-                for effect in self._core(event, now_ms):
+                for effect in self._core(event, now_ms, more):
                     completion = carry_out[type(effect)](effect)
                     if completion is not None:
                         events.append(completion)

@@ -1,17 +1,20 @@
-"""Messages between the nodes of one process: one queue, first in, first out, pumped by `deliver`.
+"""Messages between the nodes of one process: a mailbox for each node, emptied by `deliver`.
 
 Requests and answers are handed over as objects, with no copy: records stay the leader's read view.
 Every pair of nodes has a connection in the sense that matters: between two nodes messages keep
 their order, a reset fails what was asked over it on both sides, and what is cut off or sent to a
 paused node waits where it is, as in the buffers of a socket, until the way is free again.
 
-`deliver` hands over messages until none is on its way or its budget is spent, and never runs within
-itself: what a node sends while it handles a message goes to the end of the queue.
+`deliver` empties one mailbox after the other, in the order in which they were first written to,
+until no message is on its way or its budget is spent, and never runs within itself. So whatever has
+come for a node while others had their turn is handed over in one go, and a node that is told so
+(`more`) need do only once what follows from all of it.
 """
 
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from replog.errors import invariant
@@ -29,7 +32,8 @@ CLIENT = -2
 class Endpoint(Protocol):
     """A node as its messages find it; the ids of requests to it are the transport's."""
 
-    def receive_request(self, request_id: int, sender: int, request: Any) -> None: ...
+    def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
+        """`more`: another request to the node is handed over right after this one."""
 
     def requester_gone(self, request_id: int) -> None:
         """Nobody waits for that answer any more."""
@@ -62,7 +66,11 @@ class MemoryTransport:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._endpoints: dict[int, Endpoint] = {}
-        self._queue: collections.deque[_Message] = collections.deque()
+        self._mailboxes: dict[int, collections.deque[_Message]] = {}
+        self._turns: collections.deque[int] = collections.deque()
+        """Whose mailbox is not empty, and perhaps some whose is."""
+        self._count = 0
+        """Messages in all mailboxes."""
         self._exchanges: dict[int, _Exchange] = {}
         self._next_exchange_id = 0
         self._cut: set[tuple[int, int]] = set()
@@ -74,7 +82,7 @@ class MemoryTransport:
 
     def __len__(self) -> int:
         """Messages that `deliver` would hand over."""
-        return len(self._queue)
+        return self._count
 
     def attach(self, address: int, endpoint: Endpoint) -> None:
         """Put a node at an address that is free."""
@@ -126,10 +134,12 @@ class MemoryTransport:
         """
         del self._endpoints[address]
         self._paused.discard(address)
-        on_the_way = [*self._held, *self._queue]
-        self._queue = collections.deque(
-            message for message in self._queue if not _touches(message, address)
-        )
+        on_the_way = [*self._held, *itertools.chain.from_iterable(self._mailboxes.values())]
+        for mailbox in self._mailboxes.values():
+            kept = [message for message in mailbox if not _touches(message, address)]
+            self._count -= len(mailbox) - len(kept)
+            mailbox.clear()
+            mailbox.extend(kept)
         self._held = [message for message in self._held if not _touches(message, address)]
         for kind, sender, receiver, request_id, _ in on_the_way:
             if kind == _RESPONSE and sender == address:
@@ -168,50 +178,69 @@ class MemoryTransport:
     def deliver(self, budget: int) -> None:
         """Hand over up to `budget` messages."""
         invariant(not self._delivering, "no delivery within a delivery")
-        queue = self._queue
-        endpoints = self._endpoints
+        turns = self._turns
         self._delivering = True
         try:
-            while budget and queue:
-                budget -= 1
-                message = queue.popleft()
-                if (self._cut or self._paused) and self._is_stopped(message):
-                    self._held.append(message)
-                    continue
-                kind, sender, receiver, number, body = message
-                endpoint = endpoints.get(receiver)
-                if endpoint is None:
-                    continue
-                self.receiver = receiver
-                if kind == _REQUEST:
-                    endpoint.receive_request(number, sender, body)
-                elif kind == _RESPONSE:
-                    endpoint.receive_response(number, body)
-                elif kind == _FAILURE:
-                    endpoint.request_failed(number)
-                elif kind == _GONE:
-                    endpoint.requester_gone(number)
-                else:
-                    endpoint.connection_lost(sender)
-                if queue is not self._queue:
-                    queue = self._queue  # a node was detached
+            while budget and turns:
+                mailbox = self._mailboxes[turns[0]]
+                while budget and mailbox:
+                    budget -= 1
+                    self._count -= 1
+                    message = mailbox.popleft()
+                    if (self._cut or self._paused) and self._is_stopped(message):
+                        self._held.append(message)
+                        continue
+                    self._hand_over(message, bool(budget and mailbox and mailbox[0][0] == _REQUEST))
+                if not mailbox:
+                    turns.popleft()
         finally:
             self._delivering = False
 
+    def _hand_over(self, message: _Message, more: bool) -> None:
+        kind, sender, receiver, number, body = message
+        endpoint = self._endpoints.get(receiver)
+        if endpoint is None:
+            return
+        self.receiver = receiver
+        if kind == _REQUEST:
+            # What a cut holds back is not handed over, whatever lies in the mailbox.
+            more = more and not self._cut and not self._paused
+            endpoint.receive_request(number, sender, body, more=more)
+        elif kind == _RESPONSE:
+            endpoint.receive_response(number, body)
+        elif kind == _FAILURE:
+            endpoint.request_failed(number)
+        elif kind == _GONE:
+            endpoint.requester_gone(number)
+        else:
+            endpoint.connection_lost(sender)
+
     def _put(self, message: _Message) -> None:
-        queue = self._queue
-        queue.append(message)
-        if len(queue) == 1 and not self._delivering:
+        receiver = message[2]
+        mailbox = self._mailboxes.get(receiver)
+        if mailbox is None:
+            mailbox = self._mailboxes[receiver] = collections.deque()
+        if not mailbox:
+            self._turns.append(receiver)
+        mailbox.append(message)
+        self._count += 1
+        if self._count == 1 and not self._delivering:
             self._wake()
 
     def _release(self) -> None:
-        """Try what was held again, ahead of the queue: all of it is older than its like there."""
-        if self._held:
-            idle = not self._queue
-            self._queue.extendleft(reversed(self._held))
-            self._held.clear()
-            if idle:
-                self._wake()
+        """Try what was held again, ahead of the rest: all of it is older than its like there."""
+        held, self._held = self._held, []
+        if not held:
+            return
+        idle = not self._count
+        for message in reversed(held):
+            mailbox = self._mailboxes[message[2]]
+            if not mailbox:
+                self._turns.append(message[2])
+            mailbox.appendleft(message)
+        self._count += len(held)
+        if idle:
+            self._wake()
 
     def _is_stopped(self, message: _Message) -> bool:
         return message[2] in self._paused or message[1:3] in self._cut

@@ -74,19 +74,19 @@ class CoreBroker:
     def _log(self, topic_partition):
         return None if topic_partition in self.damaged else self.logs.get(topic_partition)
 
-    def handle(self, event: ev.Event) -> None:
+    def handle(self, event: ev.Event, *, more: bool = False) -> None:
         events = collections.deque([event])
         while events:
-            for effect in self.host.step(events.popleft(), self.cluster.now_ms):
+            for effect in self.host.step(events.popleft(), self.cluster.now_ms, more):
                 completion = self._carry_out(effect)
                 if completion is not None:
                     events.append(completion)
 
-    def receive(self, sender: int, request_id: int, request) -> int:
+    def receive(self, sender: int, request_id: int, request, *, more: bool = False) -> int:
         self._received += 1
         self.asked[self._received] = (sender, request_id)
         received = self._received
-        self.handle(ev.RequestReceived(request_id=received, request=request))
+        self.handle(ev.RequestReceived(request_id=received, request=request), more=more)
         return received
 
     def flush(self) -> None:
@@ -314,10 +314,10 @@ class CoreCluster:
     def follower(self, broker_id: int, topic_partition=PARTITION):
         return self.brokers[broker_id].host.follower(topic_partition)
 
-    def ask(self, broker_id: int, request) -> int:
+    def ask(self, broker_id: int, request, *, more: bool = False) -> int:
         """A client's request; its answer comes to `answers`."""
         self._next_id += 1
-        self.brokers[broker_id].receive(CLIENT, self._next_id, request)
+        self.brokers[broker_id].receive(CLIENT, self._next_id, request, more=more)
         return self._next_id
 
     def answer(self, broker_id: int, request):
@@ -325,12 +325,18 @@ class CoreCluster:
         return self.answers[self.ask(broker_id, request)]
 
     def produce(
-        self, broker_id: int, *payloads, acks=Acks.ALL, timeout_ms=30000, topic_partition=PARTITION
+        self,
+        broker_id: int,
+        *payloads,
+        acks=Acks.ALL,
+        timeout_ms=30000,
+        topic_partition=PARTITION,
+        more: bool = False,
     ) -> int:
         request = ProduceRequest(
             partitions=((topic_partition, payloads),), acks=acks, timeout_ms=timeout_ms
         )
-        return self.ask(broker_id, request)
+        return self.ask(broker_id, request, more=more)
 
     def produced(self, request_id: int):
         """The answer for the only partition; None while it waits."""

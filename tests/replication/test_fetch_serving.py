@@ -249,6 +249,18 @@ def test_fetch_waits_for_records_and_is_answered_once():
     cluster.run(1000)
 
 
+def test_waiting_fetch_is_answered_once_for_requests_that_come_together():
+    cluster = leader_with([], isr=(1,))
+    request = FetchRequest(partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),))
+    request_id = cluster.ask(1, request)
+    produced = [cluster.produce(1, "a", more=True), cluster.produce(1, "b", more=True)]
+    assert request_id not in cluster.answers
+    # Only the answer to what waits is put off.
+    assert [cluster.produced(one).base_offset for one in produced] == [0, 1]
+    cluster.produce(1, "c")
+    assert len(cluster.answers[request_id].partitions[0].records) == 3
+
+
 def test_fetch_that_waits_in_vain_is_answered_when_its_time_is_up():
     cluster = leader_with([], isr=(1,))
     request = FetchRequest(

@@ -84,7 +84,7 @@ class World:
             lambda fault, _: self.faults.append(fault),
         )
 
-    def core(self, event, now_ms):
+    def core(self, event, now_ms, more):
         self.events.append(event)
         return self.script.pop(type(event), [])
 

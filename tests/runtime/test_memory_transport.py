@@ -13,10 +13,12 @@ class Node:
 
     def __init__(self, transport: MemoryTransport, *, answers: bool = False) -> None:
         self.heard = []
+        self.more = []
         self.transport = transport
         self.answers = answers
 
-    def receive_request(self, request_id, sender, request):
+    def receive_request(self, request_id, sender, request, *, more):
+        self.more.append(more)
         self.heard.append(("request", sender, request))
         self.last_id = request_id
         if self.answers:
@@ -157,10 +159,56 @@ def test_giving_up_a_request_tells_who_works_on_it(transport):
 
 
 def test_delivery_within_a_delivery_is_refused(transport):
-    transport.nodes[2].receive_request = lambda *_: transport.deliver(1)
+    transport.nodes[2].receive_request = lambda *_, **__: transport.deliver(1)
     transport.request(1, 2, 5, "question")
     with pytest.raises(InvariantViolation):
         transport.deliver(1)
+
+
+def test_requests_that_have_come_together_are_handed_over_together(transport):
+    for number in range(2):
+        transport.request(1, 2, number, f"a{number}")
+        transport.request(1, 3, number, f"b{number}")
+        transport.request(3, 2, number, f"c{number}")
+    transport.deliver(100)
+    assert [what[2] for what in transport.nodes[2].heard if what[0] == "request"] == [
+        "a0",
+        "c0",
+        "a1",
+        "c1",
+    ]
+    assert transport.nodes[2].more == [True, True, True, False]
+    assert transport.nodes[3].more == [True, False]
+
+
+def test_more_is_promised_only_where_a_request_follows_in_the_same_delivery(transport):
+    for number in range(4):
+        transport.request(1, 2, number, number)
+    transport.deliver(2)
+    assert transport.nodes[2].more == [True, False]
+    transport.forget(1, 3)
+    transport.deliver(100)
+    # What follows the last request is not one: it is given up.
+    assert transport.nodes[2].more == [True, False, True, False]
+
+
+def test_nothing_is_promised_while_something_may_be_held(transport):
+    transport.cut(2, 3)
+    transport.request(1, 2, 1, "one")
+    transport.request(3, 2, 1, "held")
+    deliver(transport)
+    transport.deliver(100)
+    assert transport.nodes[2].more == [False]
+
+
+def test_a_dead_node_leaves_no_messages_to_be_counted(transport):
+    for number in range(3):
+        transport.request(1, 2, number, number)
+        transport.request(1, 3, number, number)
+    transport.detach(2)
+    deliver(transport)
+    assert len(transport) == 0
+    assert [what[2] for what in transport.nodes[3].heard if what[0] == "request"] == [0, 1, 2]
 
 
 def test_the_budget_bounds_a_delivery(transport):

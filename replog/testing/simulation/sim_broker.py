@@ -196,6 +196,9 @@ class SimBroker:
             self._tick()
         while self._inbox and not self.paused and self.node is not None:
             act, arguments = self._inbox.popleft()
+            if act == self._take_request and self._inbox and self._inbox[0][0] == act:
+                self._take_request(*arguments, more=True)
+                continue
             act(*arguments)
             self._after()
         self._tick()
@@ -270,13 +273,15 @@ class SimBroker:
         if self.node is not None:
             self.node.shut_down(self.now_ms)
 
-    def _take_request(self, connection: Connection, request_id: int, request: Any) -> None:
+    def _take_request(
+        self, connection: Connection, request_id: int, request: Any, *, more: bool = False
+    ) -> None:
         assert self.node is not None
         self._next_request_id += 1
         own_id = self._next_request_id
         self._asked[own_id] = (connection, request_id, request)
         self._observer.broker_received(self, request)
-        self.node.receive_request(own_id, request, self.now_ms)
+        self.node.receive_request(own_id, request, self.now_ms, more=more)
         self._observer.broker_received(self, None)
 
     def _take_response(self, connection: Connection, request_id: int, response: Any) -> None:
