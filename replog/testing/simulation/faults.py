@@ -120,10 +120,15 @@ class Faults:
             for truth in world.truth.partitions.values()
             if truth.registration.leader_id is not None
         ]
-        if kind in {"kill leader", "pause leader"}:
+        if kind.endswith(" leader"):
             if not leaders:
                 return None
-            return Action(now, kind.split(maxsplit=1)[0], (stream.choice(leaders),), down)
+            leader = stream.choice(leaders)
+            if kind == "orphan leader":
+                # The controller loses it, its followers do not.
+                both_ways = (leader, CONTROLLER, CONTROLLER, leader)
+                return Action(now, "cut", both_ways, self._cut_ms())
+            return Action(now, kind.split(maxsplit=1)[0], (leader,), down)
         if kind in {"kill all", "power all"}:
             return Action(now, kind.split(maxsplit=1)[0], tuple(stream.sample(ids, len(ids))), down)
         if kind == "restart at once":
