@@ -175,6 +175,10 @@ class Controller:
         )
         return self._image.snapshot_records()
 
+    def known_records(self) -> Iterator[Any]:
+        """Likewise, of all that is known, also of what may yet be lost."""
+        return self._image.snapshot_records()
+
     def broker(self, broker_id: int) -> BrokerRegistration | None:
         """What is registered of a broker."""
         broker = self._image.brokers.get(broker_id)

@@ -252,7 +252,20 @@ class BrokerNode:
             known = self.host.registration(registration.topic_partition)
             if known is not None and known.topic_id != registration.topic_id:
                 removed[registration.topic_partition] = known.topic_id
+        if delta.whole:
+            removed.update(self._not_named_by(delta))
         return tuple(removed.items())
+
+    def _not_named_by(self, delta: MetadataDelta) -> dict[TopicPartition, uuid.UUID]:
+        """What this broker knows, or has found at its start, and metadata that names all does not.
+
+        Metadata older than the broker's registration says nothing of what came after it.
+        """
+        known = {name: known.topic_id for name, known in self.host.registrations().items()}
+        if self._registered_version is None or delta.version >= self._registered_version:
+            known = {**self._found, **known}
+        named = {one.topic_partition: one.topic_id for one in delta.partitions}
+        return {name: topic_id for name, topic_id in known.items() if named.get(name) != topic_id}
 
     def _delete_unknown(self, removed: tuple[tuple[TopicPartition, uuid.UUID], ...]) -> None:
         """Delete logs from an earlier run whose topic went while this broker was away."""

@@ -23,6 +23,8 @@ from replog.testing.simulation.world import World
 
 CUT_MS_MAX = 12_000
 CONTROLLER_PAUSE_MS_MAX = 4000
+CONTROLLER_AWAY_MS_MAX = 2000
+"""How long an election of the quorum may take."""
 
 
 class Action(NamedTuple):
@@ -48,6 +50,7 @@ class Faults:
             "power": self._power_loss,
             "pause": self._pause,
             "pause controller": self._pause_controller,
+            "crash controller": self._crash_controller,
             "shut down": self._shut_down,
             "cut": self._cut,
             "clog": self._clog,
@@ -76,6 +79,7 @@ class Faults:
         world.network.heal_all()
         world.network.options.loss = world.network.options.reset = 0.0
         world.controller.resume()
+        world.controller.start()
         for broker in world.brokers.values():
             if broker.paused:
                 broker.resume()
@@ -146,6 +150,8 @@ class Faults:
             return Action(now, kind, (some, stream.below(world.options.partitions)), down)
         if kind == "pause controller":
             return Action(now, kind, (), min(down, CONTROLLER_PAUSE_MS_MAX))
+        if kind == "crash controller":
+            return Action(now, kind, (), min(down, CONTROLLER_AWAY_MS_MAX))
         return Action(now, kind, (some,), down)
 
     def _cut_ms(self) -> int:
@@ -244,10 +250,19 @@ class Faults:
 
     def _pause_controller(self, action: Action) -> bool:
         controller = self.world.controller
-        if controller.paused:
+        if controller.paused or not controller.running:
             return False
         controller.pause()
         self._undo_after(action.duration_ms, controller.resume)
+        return True
+
+    def _crash_controller(self, action: Action) -> bool:
+        controller = self.world.controller
+        if not controller.running:
+            return False
+        controller.crash()
+        self.world.marks.hit("controller crashed")
+        self._undo_after(action.duration_ms, controller.start)
         return True
 
     def _shut_down(self, action: Action) -> bool:

@@ -37,6 +37,7 @@ NAMES = (
     "consumer read from a follower",
     "broker fenced when its connections broke",
     "broker fenced when its session ran out",
+    "controller crashed",
     "broker back from an unclean stop",
     "broker back from a clean stop",
     "elected the longest of unclean replicas",

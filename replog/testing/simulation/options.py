@@ -19,6 +19,7 @@ FAULTS = (
     "pause",
     "pause leader",
     "pause controller",
+    "crash controller",
     "shut down",
     "restart at once",
     "cut off",
@@ -66,6 +67,8 @@ class RunOptions:
     checkpoint_interval: int = 5000
     request_timeout: int = 10_000
     sync_us: int = 500
+    commit_us: int = 1000
+    """Mean time until the controllers' quorum has committed a record; 0: at once."""
     fault_interval: int = 2000
     """Mean time between two faults."""
     down_time: int = 2000
@@ -149,6 +152,7 @@ def draw_options(stream: Stream) -> RunOptions:
         fetch_bytes=stream.choice((1, 300, 1_048_576)),
         checkpoint_interval=stream.choice((500, 5000)),
         sync_us=stream.choice((100, 500, 10_000)),
+        commit_us=stream.choice((0, 1000, 1000, 50_000)),
         fault_interval=stream.choice((700, 1500, 3000)),
         down_time=stream.choice((100, 1000, 4000)),
         faults=tuple(name for name in FAULTS if name not in left_out),

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from replog.controller.controller import Controller
 from replog.messages import (
     FetchRequest,
     FetchResponse,
@@ -44,6 +45,9 @@ EVENTS = (
     "request_taken",
     "produce_answered",
     "fetch_answered",
+    "broker_told",
+    "controller_changed",
+    "controller_stepped",
 )
 
 
@@ -82,6 +86,9 @@ class Oracle:
         self._on_request_taken = hears["request_taken"]
         self._on_produce_answered = hears["produce_answered"]
         self._on_fetch_answered = hears["fetch_answered"]
+        self._on_broker_told = hears["broker_told"]
+        self._on_controller_changed = hears["controller_changed"]
+        self._on_controller_stepped = hears["controller_stepped"]
 
     # -- what happens, counted
 
@@ -263,6 +270,8 @@ class Oracle:
         self, broker: SimBroker, deltas: tuple[MetadataDelta, ...], version: int
     ) -> None:
         told = self.truth.told
+        for hear in self._on_broker_told:
+            hear(broker, deltas)
         for delta in deltas:
             if delta.version > version:
                 continue
@@ -286,6 +295,16 @@ class Oracle:
             at_risk = self.truth.at_risk.get(request.broker_id, {})
             for topic_partition in request.damaged:
                 at_risk.pop(topic_partition, None)
+
+    def controller_changed(self, controller: Controller, epoch: int, log: Sequence[Any]) -> None:
+        if epoch > 1:
+            self.note(f"controller of epoch {epoch} has replayed {len(log)} records")
+        for hear in self._on_controller_changed:
+            hear(controller, epoch, log)
+
+    def controller_stepped(self, controller: Controller) -> None:
+        for hear in self._on_controller_stepped:
+            hear(controller)
 
     def controller_reported(self, incident: Any) -> None:
         self.marks.controller_incident(incident)

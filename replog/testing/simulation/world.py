@@ -1,11 +1,11 @@
-"""A whole cluster on one heap: brokers, controller, network, disks, clients, and the oracle."""
+"""A whole cluster on one heap: brokers, controllers, network, disks, clients, and the oracle."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
 
-from replog.controller.model_controller import ModelController
+from replog.controller.controller import Controller
 from replog.messages import Acks
 from replog.registrations import PartitionRegistration
 from replog.testing.simulation.admin import Admin
@@ -19,6 +19,10 @@ from replog.testing.simulation.checkers.committed import (
     CommittedIsKept,
     EnoughCopies,
     NoZombieCommits,
+)
+from replog.testing.simulation.checkers.controllers import (
+    StateIsTheLog,
+    VouchersAreWhatTheySay,
 )
 from replog.testing.simulation.checkers.logs import (
     LogMatching,
@@ -142,6 +146,8 @@ class World:
             AcknowledgedIsCommitted(truth),
             ConsumersSeeTheCommitted(truth),
             self.order,
+            StateIsTheLog(truth),
+            VouchersAreWhatTheySay(truth, lambda: self.controller.image),
         ]
 
     def _controller(self, stream: Stream) -> SimController:
@@ -150,10 +156,12 @@ class World:
             self.scheduler,
             self.network,
             self.oracle,
-            ModelController(
+            lambda: Controller(
                 self.options.controller,
                 lambda: uuid.UUID(int=stream.below(1 << 52) << 64 | stream.below(1 << 52)),
             ),
+            self.streams.stream("quorum"),
+            commit_mean_us=self.options.commit_us,
             resets_fence=lambda: fence_all or stream.chance(0.5),
         )
 
