@@ -55,7 +55,7 @@ class Driver:
         for broker_id in self.cluster.broker_ids:
             await self.cluster.until(
                 lambda now, one=broker_id: (
-                    members.node(one).session.version == now._running().model.version
+                    members.node(one).session.version == now._running().view.version
                 ),
                 "every broker to have heard of it",
             )

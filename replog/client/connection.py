@@ -30,6 +30,9 @@ class ClusterConnection(Protocol):
     def partition_count(self, topic: str) -> int:
         """Raises UnknownTopicOrPartitionError."""
 
+    def reaches(self, broker_id: int) -> bool:
+        """Whether anybody is there to ask: if not, nothing that is sent arrives anywhere."""
+
     def ask(self, broker_id: int, request: PartitionRequest, answered: Answered) -> int:
         """Send a request and return its id.
 

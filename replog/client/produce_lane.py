@@ -129,9 +129,10 @@ class ProduceLane:
             registration = self._connection.partition(self.topic_partition)
         except UnknownTopicOrPartitionError:
             return None
-        if registration.leader_id is None:
+        leader_id = registration.leader_id
+        if leader_id is None or not self._connection.reaches(leader_id):
             return None
-        return Leadership(registration.leader_id, registration.leader_epoch)
+        return Leadership(leader_id, registration.leader_epoch)
 
     def _may_send(self, pending: PendingBatches, leadership: Leadership) -> bool:
         in_flight = self._in_flight

@@ -47,12 +47,17 @@ class BrokerContacts:
         return self._contacts.get(broker_id)
 
     def begin(self, now_ms: int) -> None:
-        """Another controller knew when it had heard of whom: all sessions begin anew."""
+        """Another controller knew when it had heard of whom: all sessions begin anew.
+
+        Nobody has been heard of here, so a broker that comes back from a crash that took the
+        controller as well need not wait for the session of the process that it was.
+        """
         version = self._image.end_offset
         self._contacts = {
             broker_id: BrokerContact(
                 heard_ms=now_ms,
                 catch_up_version=version,
+                session_open=False,
                 shutdown_version=version if known.registration.in_controlled_shutdown else None,
             )
             for broker_id, known in self._image.brokers.items()

@@ -24,7 +24,9 @@ from replog.controller.effects import (
     SetBrokerEpoch,
 )
 from replog.controller.events import (
+    ControllerFound,
     LeadersChanged,
+    MetadataFollowed,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -68,8 +70,15 @@ class BrokerSession:
     """
 
     def __init__(
-        self, broker_id: int, incarnation_id: str, rack: str | None, options: ControllerOptions
+        self,
+        broker_id: int,
+        incarnation_id: str,
+        rack: str | None,
+        options: ControllerOptions,
+        *,
+        follows_log: bool = False,
     ) -> None:
+        """follows_log: metadata comes by MetadataFollowed, and is not asked for."""
         self.broker_id = broker_id
         self.broker_epoch = NO_BROKER_EPOCH
         self.version = 0
@@ -78,6 +87,7 @@ class BrokerSession:
         self.state = SessionState.NEW
         self._incarnation_id = incarnation_id
         self._rack = rack
+        self._follows_log = follows_log
         self._options = options
         self._previous_broker_epoch = NO_BROKER_EPOCH
         self._replicas: tuple[ReplicaState, ...] = ()
@@ -134,6 +144,11 @@ class BrokerSession:
             self._heartbeat_soon(now_ms)
         elif isinstance(event, LeadersChanged):
             self._leaders_changed(event, now_ms)
+        elif isinstance(event, MetadataFollowed):
+            effects.extend(self._applied((event.delta,), now_ms))
+        elif isinstance(event, ControllerFound):
+            for request in (self._registration, self._heartbeat, self._fetch):
+                request.try_again(now_ms)
         effects.extend(self._send_what_is_due(now_ms))
         return effects
 
@@ -175,11 +190,20 @@ class BrokerSession:
             )
         self.broker_epoch = response.broker_epoch
         self.state = SessionState.RUNNING
-        self._fetch.want(now_ms)
-        self._heartbeat.want(now_ms + self._options.broker_heartbeat_interval_ms)
+        if not self._follows_log:
+            self._fetch.want(now_ms)
+        if self._follows_log and self.version >= response.version:
+            # The registration was followed before its answer came: nothing else would hurry us.
+            self._heartbeat.want(now_ms)
+        else:
+            self._heartbeat.want(now_ms + self._options.broker_heartbeat_interval_ms)
         return [SetBrokerEpoch(response.broker_epoch)]
 
     def _fetched(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
+        self._fetch.want(now_ms)
+        return self._applied(deltas, now_ms)
+
+    def _applied(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
         effects: list[SessionEffect] = []
         for delta in deltas:
             if delta.version <= self.version:
@@ -192,7 +216,6 @@ class BrokerSession:
         if effects and (self.fenced or self.state is SessionState.LEAVING):
             # The controller waits for no more than to hear that this version is applied.
             self._heartbeat_soon(now_ms)
-        self._fetch.want(now_ms)
         return effects
 
     def _heartbeat_answered(

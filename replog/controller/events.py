@@ -8,6 +8,7 @@ from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
     from replog.messages import ControllerResponse, LeaderlessLog
+    from replog.registrations import MetadataDelta
     from replog.types import TopicPartition
 
 
@@ -103,6 +104,18 @@ class LeadersChanged:
     """Somebody, or the partition is gone."""
 
 
+@frozen_positional
+class MetadataFollowed:
+    """The broker's own copy of the metadata log has gone on by this delta."""
+
+    delta: MetadataDelta
+
+
+@frozen_positional
+class ControllerFound:
+    """Another controller leads, or the one that was not to be reached is there again."""
+
+
 ControllerEvent: TypeAlias = (
     RequestReceived
     | ConnectionLost
@@ -113,5 +126,12 @@ ControllerEvent: TypeAlias = (
     | Tick
 )
 SessionEvent: TypeAlias = (
-    ResponseReceived | RequestFailed | ShutdownWanted | ReplicaDamaged | LeadersChanged | Tick
+    ResponseReceived
+    | RequestFailed
+    | ShutdownWanted
+    | ReplicaDamaged
+    | LeadersChanged
+    | MetadataFollowed
+    | ControllerFound
+    | Tick
 )

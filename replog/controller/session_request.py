@@ -41,6 +41,12 @@ class SessionRequest:
         elif self._failures == 0:
             self._due_ms = now_ms
 
+    def try_again(self, now_ms: int) -> None:
+        """Whatever made it fail may be over: do not wait for the end of the pause."""
+        if self._request_id is None and self._failures:
+            self._failures = 0
+            self._due_ms = now_ms
+
     def due(self, now_ms: int) -> bool:
         """Whether one is to be sent now; one that got no answer in time counts as failed first."""
         if self._due_ms is None or now_ms < self._due_ms:

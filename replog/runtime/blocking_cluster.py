@@ -139,8 +139,16 @@ class BlockingCluster:
         return self._call(self._cluster.partition_directory, broker_id, topic, partition)
 
     @property
+    def active_controller(self) -> int | None:
+        return self._call(lambda: self._cluster.active_controller)
+
+    @property
     def broker_ids(self) -> tuple[int, ...]:
         return self._cluster.broker_ids
+
+    @property
+    def controller_ids(self) -> tuple[int, ...]:
+        return self._cluster.controller_ids
 
     def produce(
         self,

@@ -8,6 +8,7 @@ time, never from within one of the ports' methods.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, cast
 
 from replog.controller import effects as session_fx
@@ -68,13 +69,19 @@ class BrokerNode:
         controller: ControllerOptions,
         rack: str | None = None,
         journal: Journal | None = None,
+        follows_log: bool = False,
     ) -> None:
-        """journal: where incidents go on from an earlier run; None begins one."""
+        """journal: where incidents go on from an earlier run; None begins one.
+
+        follows_log: metadata comes from the broker's own copy of its log, by `follow_metadata`.
+        """
         self.broker_id = broker_id
         self.store = ports.store
         self.journal = Journal(broker_id) if journal is None else journal
         self.host = ReplicaHost(broker_id, ports.store.get, replication)
-        self.session = BrokerSession(broker_id, incarnation_id, rack, controller)
+        self.session = BrokerSession(
+            broker_id, incarnation_id, rack, controller, follows_log=follows_log
+        )
         self.ended: session_fx.SessionEnded | None = None
         self.broker_epoch = NO_BROKER_EPOCH
         self._network = ports.network
@@ -85,6 +92,9 @@ class BrokerNode:
         """Logs that were there at start, by the id of their topic."""
         self._registered_version: int | None = None
         """Metadata version at registration, until the logs were held against it."""
+        self._may_lead = not follows_log
+        self._withheld: dict[TopicPartition, PartitionRegistration] = {}
+        """Partitions that the broker is said to lead, by metadata older than its registration."""
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -120,12 +130,25 @@ class BrokerNode:
         if request_id & 1 == _HOST:
             self._executor.step(ResponseReceived(request_id >> 1, response), now_ms)
             return
-        if type(response) is RegisterBrokerResponse:
-            self._registered_version = response.version
         answer = cast("ControllerResponse", response)
+        if getattr(answer, "error", None) is ErrorCode.NOT_CONTROLLER:
+            self._step_session(session_ev.RequestFailed(request_id=request_id >> 1), now_ms)
+            return
+        if type(response) is RegisterBrokerResponse and response.error is ErrorCode.NONE:
+            self._registered_version = response.version
         self._step_session(
             session_ev.ResponseReceived(request_id=request_id >> 1, response=answer), now_ms
         )
+        if not self._may_lead and self._is_level(self.session.version):
+            self._apply_metadata(MetadataDelta(version=self.session.version), now_ms)
+
+    def follow_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
+        """The broker's own copy of the metadata log has gone on; also before it is registered."""
+        self._step_session(session_ev.MetadataFollowed(delta), now_ms)
+
+    def controller_found(self, now_ms: int) -> None:
+        """There is a controller to talk to that was not there before."""
+        self._step_session(session_ev.ControllerFound(), now_ms)
 
     def request_failed(self, request_id: int, now_ms: int) -> None:
         """A request of ours will not be answered: its connection broke."""
@@ -197,6 +220,8 @@ class BrokerNode:
 
     def _apply_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
         """Delete the logs that are gone, open those that are named, then tell the replicas."""
+        if not self._may_lead:
+            delta = self._without_own_leaderships(delta)
         removed = self._removed_by(delta)
         if removed:
             # First of all: the name may be another topic's in the same delta.
@@ -211,7 +236,7 @@ class BrokerNode:
             if self.broker_id in registration.replicas:
                 self._open_log(registration, now_ms)
         self._executor.step(MetadataChanged(delta=delta), now_ms)
-        if self._registered_version is not None and delta.version >= self._registered_version:
+        if self._is_level(delta.version):
             self._registered_version = None
             self.store.set_aside_strays(self._is_held)
         self._tell_leaders(delta, removed, now_ms)
@@ -244,6 +269,32 @@ class BrokerNode:
         if led or leaderless:
             changed = session_ev.LeadersChanged(leaderless=tuple(leaderless), led=tuple(led))
             self._step_session(changed, now_ms)
+
+    def _is_level(self, version: int) -> bool:
+        """Whether metadata of this version has what was decided when the broker registered."""
+        return self._registered_version is not None and version >= self._registered_version
+
+    def _without_own_leaderships(self, delta: MetadataDelta) -> MetadataDelta:
+        """What the broker may obey before its registration is in the metadata.
+
+        It opens its logs and follows. To lead an epoch that it led before it died, with less than
+        it then had, would cut committed records off its followers.
+        """
+        withheld = self._withheld
+        for topic_partition, _ in delta.removed_partitions:
+            withheld.pop(topic_partition, None)
+        partitions = {one.topic_partition: one for one in delta.partitions}
+        if self._is_level(delta.version):
+            self._may_lead = True
+            partitions = {**withheld, **partitions}
+            withheld.clear()
+        else:
+            for name, registration in partitions.items():
+                withheld.pop(name, None)
+                if registration.leader_id == self.broker_id:
+                    withheld[name] = registration
+                    partitions[name] = dataclasses.replace(registration, leader_id=None)
+        return dataclasses.replace(delta, partitions=tuple(partitions.values()))
 
     def _removed_by(self, delta: MetadataDelta) -> tuple[tuple[TopicPartition, uuid.UUID], ...]:
         """What is gone by the delta's own word, and what a topic of another id stands in for."""

@@ -1,8 +1,9 @@
-"""How clients inside the process reach the cluster: the model controller's view, the transport."""
+"""How clients inside the process reach the cluster: the controllers' view, the transport."""
 
 from __future__ import annotations
 
 import itertools
+import random
 from typing import TYPE_CHECKING
 
 from replog.errors import UnknownTopicOrPartitionError
@@ -11,10 +12,10 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from replog.controller.model_controller import ModelController
     from replog.registrations import PartitionRegistration
     from replog.runtime.clock import Clock
     from replog.runtime.cluster_pump import ClientEndpoint
+    from replog.runtime.cluster_view import ClusterView
     from replog.types import TopicPartition
 
 
@@ -29,21 +30,21 @@ class MemoryConnection:
         self,
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
-        controller: ModelController,
+        view: ClusterView,
         endpoint: ClientEndpoint,
     ) -> None:
         self.loop = loop
         self.wall_ms = clock.wall_ms
+        self.reaches = endpoint.reaches
         self.ask = endpoint.ask
         self.give_up = endpoint.give_up
         self.tell = endpoint.tell
-        self._controller = controller
-        self._producer_ids = itertools.count(1)
+        self._view = view
         self._listeners: dict[int, Callable[[], None]] = {}
         self._next_listener = itertools.count()
 
     def partition(self, topic_partition: TopicPartition) -> PartitionRegistration:
-        registration = self._controller.partition(topic_partition)
+        registration = self._view.partition(topic_partition)
         if registration is None:
             raise UnknownTopicOrPartitionError(
                 f"expected an existing partition, found none called {topic_partition}; create its "
@@ -53,7 +54,7 @@ class MemoryConnection:
         return registration
 
     def partition_count(self, topic: str) -> int:
-        count = len(self._controller.partitions_of(topic))
+        count = self._view.partition_count(topic)
         if not count:
             raise UnknownTopicOrPartitionError(
                 f"expected an existing topic, found none called {topic!r}; create it first"
@@ -71,4 +72,5 @@ class MemoryConnection:
             call()
 
     def new_producer_id(self) -> int:
-        return next(self._producer_ids)
+        # Not counted: logs of an earlier run remember the ids that were given then.
+        return random.getrandbits(62)

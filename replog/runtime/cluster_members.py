@@ -1,37 +1,41 @@
-"""The brokers of an in-process cluster: started, killed, paused, cut off, stopped, restarted.
+"""The nodes of an in-process cluster: started, killed, paused, cut off, stopped, restarted.
 
-What has happened to whom is kept here; misuse is told as such, naming what the broker is doing.
+What has happened to whom is kept here; misuse is told as such, naming what the node is doing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import enum
+import itertools
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from replog.errors import UsageError
 from replog.messages import ErrorCode
+from replog.runtime.cluster_nodes import OpenedNode, open_node
 from replog.runtime.cluster_pump import BrokerEndpoint, ClusterPump
 from replog.runtime.failover_watch import FailoverWatch
 from replog.runtime.journal import Journal, JournalEntry
-from replog.runtime.log_store import DirectoryLogStore
-from replog.runtime.memory_transport import CONTROLLER
-from replog.storage.kafka_uuid import format_uuid, random_uuid
+from replog.runtime.memory_transport import controller_address, observer_address
+from replog.runtime.metadata_follower import MetadataFollower
+from replog.runtime.quorum_endpoints import ControllerEndpoint, ObserverEndpoint, QuorumSettings
+from replog.storage.kafka_uuid import format_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
-    from replog.config import ControllerOptions, LogConfig, ReplicationOptions
-    from replog.controller.model_controller import ModelController
+    from replog.config import ReplicationOptions
     from replog.runtime.broker_node import BrokerNode
+    from replog.runtime.cluster_nodes import ClusterLayout
+    from replog.runtime.cluster_view import ClusterView
     from replog.runtime.failover_watch import Fault
     from replog.types import TopicPartition
 
 
 class MemberState(enum.Enum):
-    """What a broker is doing."""
+    """What a node is doing."""
 
     RUNNING = "running"
     PAUSED = "paused"
@@ -41,39 +45,37 @@ class MemberState(enum.Enum):
 
 
 class ClusterMembers:
-    """All brokers of one cluster. Not for use outside the pump's thread."""
+    """All nodes of one cluster. Not for use outside the pump's thread."""
 
     def __init__(
         self,
         pump: ClusterPump,
-        model: ModelController,
+        view: ClusterView,
         directory: str,
-        broker_ids: Sequence[int],
+        layout: ClusterLayout,
+        settings: QuorumSettings,
         *,
         racks: Mapping[int, str],
         replication: ReplicationOptions,
-        controller: ControllerOptions,
     ) -> None:
-        self.ids = tuple(broker_ids)
+        self.layout = layout
         self.directory = directory
-        self.cluster_id = format_uuid(random_uuid())
-        self.configs: dict[str, LogConfig] = {}
-        """Options of the topics' logs, for brokers that start again."""
-        self.states = dict.fromkeys(self.ids, MemberState.STOPPED)
-        self.watch = FailoverWatch(model.partition, self.is_leading, time.perf_counter)
+        self.states = dict.fromkeys(layout.nodes, MemberState.STOPPED)
+        self.watch = FailoverWatch(view.partition, self.is_leading, time.perf_counter)
         self._pump = pump
-        self._model = model
+        self._view = view
+        self._settings = settings
         self._racks = dict(racks)
         self._replication = replication
-        self._controller = controller
-        self._journals = {broker_id: Journal(broker_id) for broker_id in self.ids}
-        self._runs = 0
+        self._journals = {broker_id: Journal(broker_id) for broker_id in layout.brokers}
+        self._controller_journals = {node_id: Journal() for node_id in layout.controllers}
         self._cuts: set[frozenset[int]] = set()
         pump.after_turn += (self.watch.look,)
+        pump.node_lost = self._died
 
     def node(self, broker_id: int) -> BrokerNode:
         """A broker that runs or is paused. Raises UsageError for any other."""
-        self.check_id(broker_id)
+        self.check_broker(broker_id)
         endpoint = self._pump.brokers.get(broker_id)
         if endpoint is None:
             raise UsageError(
@@ -82,22 +84,19 @@ class ClusterMembers:
             )
         return endpoint.node
 
-    def log_directory(self, broker_id: int) -> str:
-        """Where a broker keeps its logs, also while it does not run."""
-        self.check_id(broker_id)
-        return os.path.join(self.directory, f"broker-{broker_id}")
+    def log_directory(self, node_id: int) -> str:
+        """Where a node keeps its logs, also while it does not run."""
+        self.check_id(node_id)
+        return os.path.join(self.directory, self.layout.directory_name(node_id))
 
     def journal(self, broker_id: int) -> Journal:
         """Incidents of all runs of a broker."""
         return self._journals[broker_id]
 
     def entries(self, topic_partition: TopicPartition | None) -> list[JournalEntry]:
-        """Incidents of all brokers, by time."""
-        found = [
-            entry
-            for journal in self._journals.values()
-            for entry in journal.incidents(topic_partition)
-        ]
+        """Incidents of all brokers and controllers, by time."""
+        journals = itertools.chain(self._journals.values(), self._controller_journals.values())
+        found = [entry for journal in journals for entry in journal.incidents(topic_partition)]
         return sorted(found, key=lambda entry: entry.at_ms)
 
     def is_leading(self, broker_id: int, topic_partition: TopicPartition, epoch: int) -> bool:
@@ -108,10 +107,12 @@ class ClusterMembers:
         leader = endpoint.node.host.leader(topic_partition)
         return leader is not None and leader.leader_epoch >= epoch
 
-    def is_ready(self, broker_id: int) -> bool:
-        """Whether the controller lets a broker lead."""
-        registered = self._model.broker(broker_id)
-        endpoint = self._pump.brokers.get(broker_id)
+    def is_ready(self, node_id: int) -> bool:
+        """Whether the controller lets a broker lead; whether a lone controller runs."""
+        if node_id not in self.layout.brokers:
+            return self._pump.runs(node_id)
+        registered = self._view.broker(node_id)
+        endpoint = self._pump.brokers.get(node_id)
         return (
             registered is not None
             and endpoint is not None
@@ -119,136 +120,192 @@ class ClusterMembers:
             and registered.broker_epoch == endpoint.node.broker_epoch
         )
 
-    def open_new(self, broker_id: int) -> None:
-        """Start a broker in a new directory: quick, on this thread."""
-        self._add(broker_id, self._open_store(broker_id))
+    def open_new(self, node_id: int) -> None:
+        """Start a node on this thread: quick in a new directory."""
+        self._add(node_id, self._open(node_id))
 
-    async def start(self, broker_id: int) -> None:
-        """Start a broker that does not run; its recovery runs in a thread."""
-        self.check_id(broker_id)
-        if self.states[broker_id] not in {MemberState.STOPPED, MemberState.KILLED}:
+    async def start(self, node_id: int) -> None:
+        """Start a node that does not run; its recovery runs in a thread."""
+        self.check_id(node_id)
+        if self.states[node_id] not in {MemberState.STOPPED, MemberState.KILLED}:
             raise UsageError(
-                f"expected a broker that does not run, found {broker_id} "
-                f"{self.states[broker_id].value}; kill or stop it first"
+                f"expected a node that does not run, found {node_id} "
+                f"{self.states[node_id].value}; kill or stop it first"
             )
-        self._add(broker_id, await asyncio.to_thread(self._open_store, broker_id))
+        self._add(node_id, await asyncio.to_thread(self._open, node_id))
 
-    def kill(self, broker_id: int) -> None:
-        """Let a broker die as its process would."""
-        self.node(broker_id)
-        self._lose(broker_id, "killed")
-        self._pump.drop_broker(broker_id)
-        self.states[broker_id] = MemberState.KILLED
+    def kill(self, node_id: int) -> None:
+        """Let a node die as its process would."""
+        self._expect(node_id, MemberState.RUNNING, MemberState.PAUSED, MemberState.STOPPING)
+        self._lose(node_id, "killed")
+        self._died(node_id)
 
-    def pause(self, broker_id: int) -> None:
-        """Let a broker stand still; nobody is told."""
-        self._expect(broker_id, MemberState.RUNNING)
-        self._lose(broker_id, "paused")
-        self._pump.pause(broker_id)
-        self.states[broker_id] = MemberState.PAUSED
+    def pause(self, node_id: int) -> None:
+        """Let a node stand still; nobody is told."""
+        self._expect(node_id, MemberState.RUNNING)
+        self._lose(node_id, "paused")
+        self._pump.pause(node_id)
+        self.states[node_id] = MemberState.PAUSED
 
-    def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on."""
-        self._expect(broker_id, MemberState.PAUSED)
-        self.watch.returned(broker_id)
-        self.states[broker_id] = MemberState.RUNNING
-        self._pump.resume(broker_id)
+    def resume(self, node_id: int) -> None:
+        """Let a paused node go on."""
+        self._expect(node_id, MemberState.PAUSED)
+        self.watch.returned(node_id)
+        self.states[node_id] = MemberState.RUNNING
+        self._pump.resume(node_id)
 
-    async def stop(self, broker_id: int) -> None:
-        """Stop a broker cleanly: leaderships moved away, logs flushed, closed and marked clean."""
-        self._expect(broker_id, MemberState.RUNNING)
-        self.states[broker_id] = MemberState.STOPPING
-        self._lose(broker_id, "stopped")
-        endpoint = self._pump.brokers[broker_id]
-        ended: asyncio.Future[None] = self._pump.loop.create_future()
-        endpoint.when_ended(lambda: None if ended.done() else ended.set_result(None))
-        self._pump.run(endpoint, endpoint.node.shut_down, self._pump.clock.monotonic_ms())
-        await ended
-        if self._pump.brokers.get(broker_id) is not endpoint:
-            return  # killed meanwhile
-        self._pump.remove_broker(broker_id)
-        await asyncio.to_thread(endpoint.node.close)
-        self.states[broker_id] = MemberState.STOPPED
+    async def stop(self, node_id: int) -> None:
+        """Stop a node cleanly: leaderships moved away, logs flushed, closed and marked clean."""
+        self._expect(node_id, MemberState.RUNNING)
+        self.states[node_id] = MemberState.STOPPING
+        self._lose(node_id, "stopped")
+        endpoint = self._pump.brokers.get(node_id)
+        if endpoint is not None:
+            ended: asyncio.Future[None] = self._pump.loop.create_future()
+            endpoint.when_ended(lambda: None if ended.done() else ended.set_result(None))
+            self._pump.call(node_id, endpoint.node.shut_down, self._pump.clock.monotonic_ms())
+            await ended
+            if self._pump.brokers.get(node_id) is not endpoint:
+                return  # killed meanwhile
+        endpoints = self._remove(node_id)
+        for closing in endpoints:
+            await asyncio.to_thread(closing.close)
+        self.states[node_id] = MemberState.STOPPED
 
     def close_all(self, *, keep_files: bool) -> None:
-        """Take all brokers off; close their logs cleanly only if the files are to be kept."""
-        for broker_id in list(self._pump.brokers):
-            endpoint = self._pump.remove_broker(broker_id)
+        """Take all nodes off; close their logs cleanly only if the files are to be kept."""
+        endpoints = [found for node_id in self.layout.nodes for found in self._remove(node_id)]
+        for endpoint in endpoints:
             if keep_files:
-                endpoint.node.close()
+                endpoint.close()
             else:
-                endpoint.store.abandon()
-            self.states[broker_id] = MemberState.STOPPED
+                endpoint.abandon()
+        self.states = dict.fromkeys(self.layout.nodes, MemberState.STOPPED)
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two nodes."""
-        self._pump.transport.cut(one, other)
+        for pair in itertools.product(_addresses(one), _addresses(other)):
+            self._pump.transport.cut(*pair)
         self._cuts.add(frozenset((one, other)))
-        if CONTROLLER in {one, other}:
-            self._lose(one if other == CONTROLLER else other, "partitioned")
+        for node_id, peer in ((one, other), (other, one)):
+            if peer in self.layout.controllers and node_id in self.layout.brokers:
+                self._lose(node_id, "partitioned")
 
     def join(self, one: int, other: int) -> None:
         """Undo one `cut`."""
         self._cuts.discard(frozenset((one, other)))
-        self._pump.transport.join(one, other)
-        for broker_id in {one, other} - {CONTROLLER}:
-            self.watch.returned(broker_id)
+        for pair in itertools.product(_addresses(one), _addresses(other)):
+            self._pump.transport.join(*pair)
+        for node_id in {one, other} & set(self.layout.brokers):
+            self.watch.returned(node_id)
 
     def join_all(self) -> None:
         """Undo every `cut`."""
         for pair in list(self._cuts):
-            self.join(*pair)
+            self.join(min(pair), max(pair))
 
-    def check_id(self, broker_id: int) -> None:
+    def check_id(self, node_id: int) -> None:
+        """Raise UsageError unless the cluster has such a node."""
+        if node_id not in self.states:
+            raise UsageError(f"expected one of the nodes {list(self.states)}, found {node_id!r}")
+
+    def check_broker(self, broker_id: int) -> None:
         """Raise UsageError unless the cluster has such a broker."""
-        if broker_id not in self.states:
-            raise UsageError(f"expected one of the brokers {list(self.ids)}, found {broker_id!r}")
-
-    def _expect(self, broker_id: int, state: MemberState) -> None:
-        self.check_id(broker_id)
-        if self.states[broker_id] is not state:
+        if broker_id not in self.layout.brokers:
             raise UsageError(
-                f"expected broker {broker_id} to be {state.value}, found it "
-                f"{self.states[broker_id].value}"
+                f"expected one of the brokers {list(self.layout.brokers)}, found {broker_id!r}"
             )
 
-    def _lose(self, broker_id: int, fault: Fault) -> None:
+    def _expect(self, node_id: int, *states: MemberState) -> None:
+        self.check_id(node_id)
+        if self.states[node_id] not in states:
+            raise UsageError(
+                f"expected node {node_id} to be {states[0].value}, found it "
+                f"{self.states[node_id].value}"
+            )
+
+    def _lose(self, node_id: int, fault: Fault) -> None:
         led = [
             name
-            for topic in self._model.topics()
-            for name in self._model.partitions_of(topic)
-            if (held := self._model.partition(name)) is not None and held.leader_id == broker_id
+            for topic in self._view.topics()
+            for name in self._view.partitions_of(topic)
+            if (held := self._view.partition(name)) is not None and held.leader_id == node_id
         ]
-        self.watch.lost(broker_id, fault, led)
+        self.watch.lost(node_id, fault, led)
 
-    def _open_store(self, broker_id: int) -> DirectoryLogStore:
-        return DirectoryLogStore.at(
-            self.log_directory(broker_id),
-            broker_id,
-            self.cluster_id,
-            self.configs,
+    def _died(self, node_id: int) -> None:
+        for endpoint in self._remove(node_id):
+            endpoint.abandon()
+        self.states[node_id] = MemberState.KILLED
+
+    def _remove(self, node_id: int) -> list[BrokerEndpoint | ControllerEndpoint | ObserverEndpoint]:
+        endpoints = self._pump.remove(node_id)
+        for endpoint in endpoints:
+            if isinstance(endpoint, ControllerEndpoint):
+                self._view.lose(endpoint)
+        return cast("list[BrokerEndpoint | ControllerEndpoint | ObserverEndpoint]", endpoints)
+
+    def _open(self, node_id: int) -> OpenedNode:
+        return open_node(
+            self.log_directory(node_id),
+            node_id,
+            self._settings.cluster_id,
             self._pump.clock.wall_ms,
+            is_broker=node_id in self.layout.brokers,
         )
 
-    def _add(self, broker_id: int, store: DirectoryLogStore) -> None:
-        self._runs += 1
+    def _add(self, node_id: int, opened: OpenedNode) -> None:
+        """Put a node's parts on the network, then let them begin: a broker hears, then asks."""
+        self.states[node_id] = MemberState.RUNNING
+        member: ControllerEndpoint | ObserverEndpoint
+        if node_id in self.layout.controllers:
+            journal = self._controller_journals[node_id]
+            member = ControllerEndpoint(
+                self._pump, node_id, opened, self._settings, journal, self._view.look
+            )
+        else:
+            member = ObserverEndpoint(self._pump, node_id, opened, self._settings)
+        self._pump.add_member(member)
+        follower = None
+        if opened.store is not None:
+            follower = self._add_broker(node_id, opened, member)
+        self._pump.call(member.address, member.start, follower, self._pump.clock.monotonic_ms())
+
+    def _add_broker(
+        self, node_id: int, opened: OpenedNode, member: ControllerEndpoint | ObserverEndpoint
+    ) -> MetadataFollower:
+        assert opened.store is not None
         endpoint = BrokerEndpoint(
             self._pump,
-            store,
-            broker_id,
-            incarnation_id=f"{broker_id}.{self._runs}",
+            opened.store,
+            node_id,
+            incarnation_id=format_uuid(self._settings.new_id()),
             replication=self._replication,
-            controller=self._controller,
-            rack=self._racks.get(broker_id),
-            journal=self._journals[broker_id],
+            controller=self._settings.controller,
+            rack=self._racks.get(node_id),
+            journal=self._journals[node_id],
         )
         endpoint.when_ended(lambda: self._ended(endpoint))
-        self.states[broker_id] = MemberState.RUNNING
         self._pump.add_broker(endpoint)
+        follower = MetadataFollower(
+            member.log,
+            self._pump.clock.wall_ms,
+            deliver=endpoint.follow_metadata,
+            leader_changed=endpoint.follow_leader,
+            owns_log=isinstance(member, ObserverEndpoint),
+        )
+        now_ms = self._pump.clock.monotonic_ms()
+        self._pump.call(node_id, endpoint.node.start, now_ms)
+        follower.start(now_ms)
+        return follower
 
     def _ended(self, endpoint: BrokerEndpoint) -> None:
         """A broker that the controller has refused for good must not go on."""
         ended = endpoint.node.ended
         if ended is not None and ended.error is not ErrorCode.NONE:
-            self._pump.drop_broker(endpoint.broker_id)
-            self.states[endpoint.broker_id] = MemberState.KILLED
+            self._died(endpoint.broker_id)
+
+
+def _addresses(node_id: int) -> Iterable[int]:
+    """Every address that a node may have."""
+    return (node_id, controller_address(node_id), observer_address(node_id))

@@ -11,12 +11,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from replog.controller import events as controller_ev
-from replog.controller.effects import Report, Respond
 from replog.runtime.broker_node import BrokerNode
 from replog.runtime.group_flush import GroupFlush
-from replog.runtime.journal import Journal
-from replog.runtime.memory_transport import CLIENT, CONTROLLER, MemoryTransport
+from replog.runtime.memory_transport import (
+    CLIENT,
+    NOWHERE,
+    MemoryTransport,
+    controller_address,
+    is_controller,
+    node_at,
+)
 from replog.runtime.ports import Ports
 
 if TYPE_CHECKING:
@@ -24,13 +28,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replog.config import ControllerOptions, ReplicationOptions
-    from replog.controller.effects import ControllerEffect
-    from replog.controller.events import ControllerEvent
-    from replog.controller.model_controller import ModelController
     from replog.errors import ReplogError
     from replog.messages import ControllerRequest, PartitionRequest, Request
+    from replog.registrations import MetadataDelta
     from replog.runtime.clock import Clock
+    from replog.runtime.journal import Journal
     from replog.runtime.log_store import DirectoryLogStore
+    from replog.runtime.quorum_endpoints import MemberEndpoint
     from replog.runtime.replica_log import ReplicaLog
     from replog.types import TopicPartition
 
@@ -55,7 +59,7 @@ class BrokerEndpoint:
         rack: str | None,
         journal: Journal,
     ) -> None:
-        self.broker_id = broker_id
+        self.broker_id = self.address = broker_id
         self.store = store
         self.paused = False
         self._pump = pump
@@ -65,6 +69,8 @@ class BrokerEndpoint:
         self._flushes = GroupFlush(pump.loop, self._flush_completed)
         self._completed: list[tuple[TopicPartition, ReplicaLog, ReplogError | None]] = []
         self._when_ended: list[Callable[[], None]] = []
+        self._controller_at = NOWHERE
+        """Where the controller is that leads the quorum, as far as this broker knows."""
         self.node = BrokerNode(
             broker_id,
             incarnation_id,
@@ -73,13 +79,24 @@ class BrokerEndpoint:
             controller=controller,
             rack=rack,
             journal=journal,
+            follows_log=True,
         )
+
+    def follow_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
+        """The broker's copy of the metadata log has gone on."""
+        self._pump.call(self.broker_id, self.node.follow_metadata, delta, now_ms)
+
+    def follow_leader(self, leader_id: int | None, now_ms: int) -> None:
+        """The quorum has another leader; None: nobody that is known of."""
+        self._controller_at = NOWHERE if leader_id is None else controller_address(leader_id)
+        if leader_id is not None:
+            self._pump.call(self.broker_id, self.node.controller_found, now_ms)
 
     def send_to_broker(self, request_id: int, to: int, request: PartitionRequest) -> None:
         self._transport.request(self.broker_id, to, request_id, request)
 
     def send_to_controller(self, request_id: int, request: ControllerRequest) -> None:
-        self._transport.request(self.broker_id, CONTROLLER, request_id, request)
+        self._transport.request(self.broker_id, self._controller_at, request_id, request)
 
     def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
         self.node.receive_request(request_id, request, self._now_ms(), more=more)
@@ -103,7 +120,7 @@ class BrokerEndpoint:
         self.node.request_failed(request_id, self._now_ms())
 
     def connection_lost(self, peer: int) -> None:
-        """Told to the controller alone."""
+        """Told to controllers alone."""
 
     def tick(self, now_ms: int) -> None:
         deadline = self.node.next_deadline_ms
@@ -121,61 +138,23 @@ class BrokerEndpoint:
         """Hear of no sync any more."""
         self._flushes.close()
 
+    def close(self) -> None:
+        """Flush and close the logs, and mark the directory clean. Raises StorageError."""
+        self.node.close()
+
+    def abandon(self) -> None:
+        """Let go of the logs as the death of the process would."""
+        self.store.abandon()
+
     def _flush_completed(
         self, topic_partition: TopicPartition, log: ReplicaLog, error: ReplogError | None
     ) -> None:
         if self.paused:
             self._completed.append((topic_partition, log, error))
             return
-        self._pump.run(self, self.node.flush_completed, topic_partition, log, self._now_ms(), error)
-
-
-class ControllerEndpoint:
-    """The controller on the memory transport."""
-
-    def __init__(self, pump: ClusterPump, controller: ModelController) -> None:
-        self.controller = controller
-        self.journal = Journal()
-        self._transport = pump.transport
-        self._now_ms = pump.clock.monotonic_ms
-        self._changed = pump.metadata_changed
-        self._version = controller.version
-
-    def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
-        self._step(
-            controller_ev.RequestReceived(
-                request_id=request_id, sender=None if sender == CLIENT else sender, request=request
-            )
+        self._pump.call(
+            self.broker_id, self.node.flush_completed, topic_partition, log, self._now_ms(), error
         )
-
-    def connection_lost(self, peer: int) -> None:
-        self._step(controller_ev.ConnectionLost(broker_id=peer))
-
-    def requester_gone(self, request_id: int) -> None:
-        """Its answer goes nowhere; the controller need not know."""
-
-    def receive_response(self, request_id: int, response: Any) -> None:
-        """The controller asks nobody."""
-
-    def request_failed(self, request_id: int) -> None:
-        """The controller asks nobody."""
-
-    def tick(self, now_ms: int) -> None:
-        deadline = self.controller.next_deadline_ms
-        if deadline is not None and deadline <= now_ms:
-            self._step(controller_ev.Tick())
-
-    def _step(self, event: ControllerEvent) -> None:
-        now_ms = self._now_ms()
-        effects: list[ControllerEffect] = self.controller.step(event, now_ms)
-        for effect in effects:
-            if type(effect) is Respond:
-                self._transport.respond(effect.request_id, effect.response)
-            elif type(effect) is Report:
-                self.journal.add(effect.incident, now_ms)
-        if self.controller.version != self._version:
-            self._version = self.controller.version
-            self._changed()
 
 
 class ClientEndpoint:
@@ -185,6 +164,10 @@ class ClientEndpoint:
         self._transport = pump.transport
         self._next_request_id = 0
         self._waiting: dict[int, Callable[[Any], None]] = {}
+
+    def reaches(self, receiver: int) -> bool:
+        """Whether anybody is at the address."""
+        return receiver in self._transport
 
     def ask(self, receiver: int, request: Request, answered: Callable[[Any], None]) -> int:
         """Send a request and return its id; `answered` gets the response, None if none comes."""
@@ -224,67 +207,86 @@ class ClientEndpoint:
         """Nobody asks a client."""
 
     def connection_lost(self, peer: int) -> None:
-        """Told to the controller alone."""
+        """Told to controllers alone."""
 
 
 class ClusterPump:
     """See the module. Not for use outside its loop's thread."""
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, metadata_changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
         self.loop = loop
         self.clock = clock
-        self.metadata_changed = metadata_changed
         self.transport = MemoryTransport(self._wake)
         self.brokers: dict[int, BrokerEndpoint] = {}
+        self.members: dict[int, MemberEndpoint] = {}
+        """Controllers, and the observers of brokers, by address."""
+        self.node_lost: Callable[[int], None] = self.drop
+        """Called for a node that has broken an invariant, or can keep no promise any more."""
         self.crashes: list[tuple[int, Exception]] = []
         """Nodes that broke an invariant, each with the error."""
         self.after_turn: tuple[Callable[[], None], ...] = ()
         """Called at the end of each turn."""
-        self._controller: ControllerEndpoint | None = None
         self._is_awake = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._looked_at_ms = -1
         self._closed = False
 
-    def add_controller(self, endpoint: ControllerEndpoint) -> None:
-        self._controller = endpoint
-        self.transport.attach(CONTROLLER, endpoint)
+    def add_member(self, endpoint: MemberEndpoint) -> None:
+        """Attach a controller or an observer, for its owner to start."""
+        address = endpoint.address
+        self.transport.attach(address, endpoint, watches=is_controller(address))
+        self.members[address] = endpoint
 
     def add_broker(self, endpoint: BrokerEndpoint) -> None:
-        """Attach a broker and let it register."""
+        """Attach a broker, for its owner to start."""
         self.transport.attach(endpoint.broker_id, endpoint)
         self.brokers[endpoint.broker_id] = endpoint
-        self.run(endpoint, endpoint.node.start, self.clock.monotonic_ms())
 
-    def drop_broker(self, broker_id: int) -> None:
-        """Let a broker die: its connections are reset, and nothing of it is closed or written."""
-        endpoint = self.brokers.pop(broker_id)
-        endpoint.stop_flushes()
-        endpoint.store.abandon()
-        self.transport.detach(broker_id)
+    def runs(self, node_id: int) -> bool:
+        """Whether anything of a node is there."""
+        return bool(self.endpoints_of(node_id))
 
-    def remove_broker(self, broker_id: int) -> BrokerEndpoint:
-        """Take a broker off the network, for its owner to close."""
-        endpoint = self.brokers.pop(broker_id)
-        endpoint.stop_flushes()
-        self.transport.detach(broker_id)
-        return endpoint
+    def endpoints_of(self, node_id: int) -> list[BrokerEndpoint | MemberEndpoint]:
+        """A node's broker, and its controller or observer: what there is of it."""
+        found: list[BrokerEndpoint | MemberEndpoint] = [
+            member for member in self.members.values() if member.node_id == node_id
+        ]
+        if node_id in self.brokers:
+            found.insert(0, self.brokers[node_id])
+        return found
 
-    def pause(self, broker_id: int) -> None:
-        self.brokers[broker_id].paused = True
-        self.transport.pause(broker_id)
+    def drop(self, node_id: int) -> None:
+        """Let a node die: its connections are reset, and nothing of it is closed or written."""
+        for endpoint in self.remove(node_id):
+            endpoint.abandon()
 
-    def resume(self, broker_id: int) -> None:
-        self.brokers[broker_id].resume()
-        self.transport.resume(broker_id)
+    def remove(self, node_id: int) -> list[BrokerEndpoint | MemberEndpoint]:
+        """Take a node off the network, for its owner to close."""
+        endpoints = self.endpoints_of(node_id)
+        for endpoint in endpoints:
+            endpoint.stop_flushes()
+            self.brokers.pop(endpoint.address, None)
+            self.members.pop(endpoint.address, None)
+            self.transport.detach(endpoint.address)
+        return endpoints
+
+    def pause(self, node_id: int) -> None:
+        """Let all of a node stand still."""
+        for endpoint in self.endpoints_of(node_id):
+            endpoint.paused = True
+            self.transport.pause(endpoint.address)
+
+    def resume(self, node_id: int) -> None:
+        """Let it go on."""
+        for endpoint in self.endpoints_of(node_id):
+            endpoint.resume()
+            self.transport.resume(endpoint.address)
         self._wake()
 
-    def run(self, endpoint: BrokerEndpoint, call: Callable[..., None], *arguments: Any) -> None:
-        """Call into a broker from outside a delivery; what follows is delivered soon."""
-        self._safely(endpoint.broker_id, call, *arguments)
+    def call(self, address: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Call into a node from outside a delivery to it; what follows is delivered soon."""
+        self._safely(address, call, *arguments)
         self._wake()
 
     def close(self) -> None:
@@ -329,20 +331,23 @@ class ClusterPump:
         for endpoint in list(self.brokers.values()):
             if not endpoint.paused:
                 self._safely(endpoint.broker_id, endpoint.tick, now_ms)
-        controller = self._controller
-        if controller is None:
+        due = [member for member in self.members.values() if _is_due(member, now_ms)]
+        if not due:
             return
-        deadline = controller.controller.next_deadline_ms
-        if deadline is not None and deadline <= now_ms:
-            # The loop may have stood still, and all brokers with it: their heartbeats come first,
-            # or each would be taken for dead.
-            self._safely(None, self.transport.deliver, MESSAGES_BEFORE_VERDICT)
-            self._safely(CONTROLLER, controller.tick, now_ms)
+        # The loop may have stood still, and all nodes with it: their heartbeats and fetches come
+        # first, or each would be taken for dead.
+        self._safely(None, self.transport.deliver, MESSAGES_BEFORE_VERDICT)
+        for member in due:
+            if self.members.get(member.address) is member and _is_due(member, now_ms):
+                self._safely(member.address, member.tick, now_ms)
 
     def _deadline_ms(self) -> int | None:
         earliest = None
-        if self._controller is not None:
-            earliest = self._controller.controller.next_deadline_ms
+        for member in self.members.values():
+            if not member.paused:
+                deadline = member.next_deadline_ms
+                if deadline is not None and (earliest is None or deadline < earliest):
+                    earliest = deadline
         for endpoint in self.brokers.values():
             if not endpoint.paused:
                 deadline = endpoint.node.next_deadline_ms
@@ -372,8 +377,14 @@ class ClusterPump:
             self._crashed(self.transport.receiver if address is None else address, error)
 
     def _crashed(self, address: int, error: Exception) -> None:
-        """Drop a node that cannot be trusted any more; the controller itself cannot be dropped."""
-        logger.error("node %d broke an invariant and was stopped", address, exc_info=error)
-        self.crashes.append((address, error))
-        if address in self.brokers:
-            self.drop_broker(address)
+        """Drop a node that cannot be trusted any more."""
+        node_id = node_at(address)
+        logger.error("node %d broke an invariant and was stopped", node_id, exc_info=error)
+        self.crashes.append((node_id, error))
+        if address != CLIENT and self.runs(node_id):
+            self.node_lost(node_id)
+
+
+def _is_due(member: MemberEndpoint, now_ms: int) -> bool:
+    deadline = member.next_deadline_ms
+    return not member.paused and deadline is not None and deadline <= now_ms

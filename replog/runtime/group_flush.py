@@ -7,7 +7,7 @@ the slower the disk, the more appends share a sync.
 from __future__ import annotations
 
 import concurrent.futures
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.errors import LogClosedError, LogFailedError, ReplogError
 
@@ -15,12 +15,20 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from replog.runtime.replica_log import ReplicaLog, SyncTarget
+    from replog.runtime.replica_log import SyncTarget
     from replog.types import TopicPartition
 
-    Completed = Callable[[TopicPartition, ReplicaLog, ReplogError | None], None]
+    Completed = Callable[[TopicPartition, Any, ReplogError | None], None]
 
 THREADS = 4
+
+
+class SyncedLog(Protocol):
+    """A log whose syncs run in two halves: `sync` in any thread, the others in the loop's."""
+
+    def sync_target(self) -> SyncTarget: ...
+    def sync(self, target: SyncTarget) -> None: ...
+    def note_synced(self, target: SyncTarget) -> bool: ...
 
 
 class GroupFlush:
@@ -30,11 +38,11 @@ class GroupFlush:
         self._loop = loop
         self._completed = completed
         self._pool: concurrent.futures.ThreadPoolExecutor | None = None
-        self._asked_again: dict[ReplicaLog, bool] = {}
+        self._asked_again: dict[SyncedLog, bool] = {}
         """Logs that are being synced, and whether another sync was asked for meanwhile."""
         self._closed = False
 
-    def flush(self, topic_partition: TopicPartition, log: ReplicaLog) -> None:
+    def flush(self, topic_partition: TopicPartition, log: SyncedLog) -> None:
         if log in self._asked_again:
             self._asked_again[log] = True
             return
@@ -47,7 +55,7 @@ class GroupFlush:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self, topic_partition: TopicPartition, log: ReplicaLog) -> None:
+    def _start(self, topic_partition: TopicPartition, log: SyncedLog) -> None:
         if self._pool is None:
             self._pool = concurrent.futures.ThreadPoolExecutor(
                 THREADS, thread_name_prefix="replog-flush"
@@ -65,7 +73,7 @@ class GroupFlush:
     def _done(
         self,
         topic_partition: TopicPartition,
-        log: ReplicaLog,
+        log: SyncedLog,
         target: SyncTarget,
         error: BaseException | None,
     ) -> None:

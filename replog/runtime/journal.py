@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from replog.controller.incidents import Incident as ControllerIncident
+    from replog.controller.quorum.incidents import QuorumIncident
     from replog.replication.incidents import Incident as ReplicaIncident
     from replog.types import TopicPartition
 
@@ -20,7 +21,7 @@ class JournalEntry(NamedTuple):
 
     broker_id: int | None
     at_ms: int
-    incident: ReplicaIncident | ControllerIncident
+    incident: ReplicaIncident | ControllerIncident | QuorumIncident
 
 
 class Journal:
@@ -38,7 +39,9 @@ class Journal:
     def __iter__(self) -> Iterator[JournalEntry]:
         return iter(tuple(self._entries))
 
-    def add(self, incident: ReplicaIncident | ControllerIncident, now_ms: int) -> None:
+    def add(
+        self, incident: ReplicaIncident | ControllerIncident | QuorumIncident, now_ms: int
+    ) -> None:
         entry = JournalEntry(self.broker_id, now_ms, incident)
         self._entries.append(entry)
         if self.listener is not None:

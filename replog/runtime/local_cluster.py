@@ -5,11 +5,11 @@
         await cluster.produce("orders", [b"first"])        cluster.produce("orders", [b"first"])
 
 One asyncio loop runs all of it: the caller's own, or with plain `with` one in a background thread
-(`blocking_cluster.py`). Each broker has a log directory of its own. The controller keeps what it
-knows in memory, so a cluster begins in an empty directory.
+(`blocking_cluster.py`). Each broker has a log directory of its own, and each controller: what they
+decide is a log as well, so a cluster in a directory of one's own opens again where it was closed.
 
-`kill` is the death of a process: nothing is closed, flushed or checkpointed, and the controller
-learns of it by the broken connection. `pause` is a process that stands still: nobody is told.
+`kill` is the death of a process: nothing is closed, flushed or checkpointed, and the controllers
+learn of it by the broken connection. `pause` is a process that stands still: nobody is told.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from replog.client.consumer import Consumer
 from replog.client.producer import Producer
-from replog.config import ControllerOptions, LogConfig, ReplicationOptions
+from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
 from replog.errors import NoLeaderError, ReplicationError, UsageError
 from replog.messages import CreateTopicRequest, DeleteTopicRequest
 from replog.registrations import TopicConfig
 from replog.runtime.clock import SystemClock
-from replog.runtime.memory_transport import CONTROLLER
+from replog.runtime.cluster_nodes import check_layout, settle_cluster_id
 from replog.runtime.running_cluster import TIMEOUT_MS, ClusterOptions, RunningCluster
 from replog.types import Isolation, TopicPartition
 
@@ -58,7 +58,7 @@ class ReplicaStatus(NamedTuple):
 
 
 class LocalCluster:
-    """See the module. Brokers have the ids 1 to `brokers`.
+    """See the module. Brokers have the ids 1 to `brokers`, controllers those from 1001 on.
 
     Async methods are for the loop that entered it; entered by plain `with` it gives a
     BlockingCluster, whose methods have the same names and may be called from any thread.
@@ -68,26 +68,35 @@ class LocalCluster:
         self,
         brokers: int = 3,
         *,
+        controllers: int = 1,
+        combined: bool = False,
         directory: str | os.PathLike[str] | None = None,
         racks: Mapping[int, str] | None = None,
         replication: ReplicationOptions | None = None,
         controller: ControllerOptions | None = None,
+        quorum: QuorumOptions | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """directory: where the logs are, new or empty; None: a temporary one, gone at the end.
+        """controllers: how many voters decide on the metadata; three of them survive the loss of
+        one. combined: they run beside the first brokers, live and die with them, and have their
+        ids.
 
-        replication, controller: options of the brokers' replicas and sessions. Raises UsageError
-        for no brokers at all; entering raises it for a directory that is in use.
+        directory: where the logs are; new, empty or of an earlier run of a cluster like this. None:
+        a temporary one, gone at the end. replication, controller, quorum: options of the brokers'
+        replicas and sessions, and of the controllers' elections. Raises UsageError for no brokers,
+        or an even number of controllers; entering raises it for a directory of something else.
         """
-        if brokers < 1:
-            raise UsageError(f"expected at least one broker, found {brokers!r}")
+        layout = check_layout(brokers, controllers, combined=combined)
+        self.controller_ids = layout.controllers
         self.directory = None if directory is None else os.path.abspath(directory)
-        self.broker_ids = tuple(range(1, brokers + 1))
+        self.broker_ids = layout.brokers
         self._is_temporary = directory is None
         self._options = ClusterOptions(
+            layout=layout,
             racks=dict(racks or {}),
             replication=replication or ReplicationOptions(),
             controller=controller or ControllerOptions(),
+            quorum=quorum or QuorumOptions(),
             clock=clock or SystemClock(),
         )
         self._state: RunningCluster | None = None
@@ -116,16 +125,21 @@ class LocalCluster:
             blocking.close()
 
     async def start(self) -> None:
-        """Start all brokers, and return when each may lead; `close` undoes it."""
+        """Start all nodes, and return when each broker may lead; `close` undoes it."""
         if self._state is not None:
             raise UsageError("expected a cluster that does not run, found it running; close it")
-        self._prepare_directory()
+        is_new = self._prepare_directory()
         assert self.directory is not None
-        running = RunningCluster(self._options, self.directory, self.broker_ids)
+        layout = self._options.layout
+        cluster_id = settle_cluster_id(self.directory, layout)
+        running = RunningCluster(self._options, self.directory, cluster_id)
         self._state = running
         try:
-            for broker_id in self.broker_ids:
-                running.members.open_new(broker_id)
+            for node_id in layout.nodes:
+                if is_new:
+                    running.members.open_new(node_id)
+                else:
+                    await running.members.start(node_id)
             await self._running().until(
                 lambda: all(map(running.members.is_ready, self.broker_ids)),
                 "every broker to be registered",
@@ -178,43 +192,31 @@ class LocalCluster:
         running = self._running()
         if replication_factor is None:
             replication_factor = min(3, len(self.broker_ids))
-        log_config = config or LogConfig()
-        held = running.members.configs.get(topic)
-        # Before its logs are made: a broker that starts again meanwhile must know them.
-        running.members.configs[topic] = log_config
-        try:
-            await self._running().ask_controller(
-                CreateTopicRequest(
-                    topic=topic,
-                    partitions=partitions,
-                    replication_factor=replication_factor,
-                    assignment=None if assignment is None else tuple(map(tuple, assignment)),
-                    config=TopicConfig(
-                        min_insync_replicas=min_insync_replicas,
-                        unclean_leader_election_enable=unclean_leader_election,
-                        log=log_config,
-                    ),
-                )
+        await running.ask_controller(
+            CreateTopicRequest(
+                topic=topic,
+                partitions=partitions,
+                replication_factor=replication_factor,
+                assignment=None if assignment is None else tuple(map(tuple, assignment)),
+                config=TopicConfig(
+                    min_insync_replicas=min_insync_replicas,
+                    unclean_leader_election_enable=unclean_leader_election,
+                    log=config or LogConfig(),
+                ),
             )
-        except BaseException:
-            if held is None:
-                running.members.configs.pop(topic, None)
-            else:
-                running.members.configs[topic] = held
-            raise
-        await self._running().until(
-            lambda: all(map(self._running().has_leader, running.model.partitions_of(topic))),
+        )
+        await running.until(
+            lambda: all(map(running.has_leader, running.view.partitions_of(topic))),
             f"every partition of {topic!r} to have a leader",
         )
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic and its files. Raises UnknownTopicOrPartitionError."""
         await self._running().ask_controller(DeleteTopicRequest(topic=topic))
-        self._running().members.configs.pop(topic, None)
 
     def topics(self) -> tuple[str, ...]:
         """The names of all topics, sorted."""
-        return self._running().model.topics()
+        return self._running().view.topics()
 
     def registration(self, topic: str, partition: int = 0) -> PartitionRegistration:
         """What the controller has decided. Raises UnknownTopicOrPartitionError."""
@@ -312,26 +314,34 @@ class LocalCluster:
     # Faults.
 
     def kill(self, broker_id: int) -> None:
-        """Let a broker die as its process would; its files stay as the kernel has them."""
+        """Let a node die as its process would; its files stay as the kernel has them.
+
+        A node is a broker, with the controller that runs beside it, or a controller that stands
+        alone; so it is below.
+        """
         self._running().members.kill(broker_id)
 
     def pause(self, broker_id: int) -> None:
-        """Let a broker stand still, as SIGSTOP does; nobody is told."""
+        """Let a node stand still, as SIGSTOP does; nobody is told."""
         self._running().members.pause(broker_id)
 
     def resume(self, broker_id: int) -> None:
-        """Let a paused broker go on with what it finds."""
+        """Let a paused node go on with what it finds."""
         self._running().members.resume(broker_id)
 
     def partition(self, one: Node, other: Node) -> None:
-        """Let nothing through between two brokers, or a broker and "controller", until `heal`."""
-        self._running().members.cut(self._address(one), self._address(other))
+        """Let nothing through between two nodes until `heal`.
+
+        "controller" stands for every controller but one's own.
+        """
+        for pair in self._pairs(one, other):
+            self._running().members.cut(*pair)
 
     def isolate(self, broker_id: int) -> None:
-        """Cut a broker off from all others and the controller, but not from clients."""
-        for other in (*self.broker_ids, "controller"):
+        """Cut a node off from all others, but not from clients."""
+        for other in self._options.layout.nodes:
             if other != broker_id:
-                self.partition(broker_id, other)  # type: ignore[arg-type]
+                self.partition(broker_id, other)
 
     def heal(self, one: Node | None = None, other: Node | None = None) -> None:
         """Undo one `partition`, or all; what waited on the way arrives, late."""
@@ -339,24 +349,30 @@ class LocalCluster:
         if one is None or other is None:
             members.join_all()
         else:
-            members.join(self._address(one), self._address(other))
+            for pair in self._pairs(one, other):
+                members.join(*pair)
 
     async def restart(self, broker_id: int) -> None:
-        """Start a broker that was killed or stopped, with all the recovery it needs.
+        """Start a node that was killed or stopped, with all the recovery it needs.
 
-        Returns when it may lead again, which is before it has caught up; see `in_sync`.
+        A broker's returns when it may lead again, which is before it has caught up; see `in_sync`.
         """
         members = self._running().members
         await members.start(broker_id)
         await self._running().until(
-            lambda: members.is_ready(broker_id), f"broker {broker_id} to be registered"
+            lambda: members.is_ready(broker_id), f"node {broker_id} to be ready"
         )
 
     async def stop(self, broker_id: int) -> None:
-        """Stop a broker cleanly: its leaderships go to others first."""
+        """Stop a node cleanly: its leaderships go to others first."""
         await self._running().members.stop(broker_id)
 
     # What is, and why.
+
+    @property
+    def active_controller(self) -> int | None:
+        """The node whose controller decides; None while nobody's does."""
+        return self._running().view.active_id
 
     async def until(
         self, holds: Callable[[LocalCluster], bool], what: str, *, timeout_ms: int = TIMEOUT_MS
@@ -420,12 +436,10 @@ class LocalCluster:
         return node.host.why_uncommitted(TopicPartition(topic, partition), offset)
 
     def incidents(self, topic: str | None = None, partition: int = 0) -> list[JournalEntry]:
-        """What happened to a partition, or to all and in the controller, by time."""
+        """What happened to a partition, or to all and in the controllers, by time."""
         running = self._running()
         topic_partition = None if topic is None else TopicPartition(topic, partition)
-        found = running.members.entries(topic_partition)
-        found += running.controller.journal.incidents(topic_partition)
-        return sorted(found, key=lambda entry: entry.at_ms)
+        return running.members.entries(topic_partition)
 
     @property
     def failovers(self) -> list[Failover]:
@@ -439,21 +453,21 @@ class LocalCluster:
             raise UsageError("expected a running cluster, found it closed; enter it by `with`")
         return self._state
 
-    def _prepare_directory(self) -> None:
+    def _prepare_directory(self) -> bool:
+        """See that there is one; whether it is empty."""
         if self._is_temporary:
             self.directory = tempfile.mkdtemp(prefix="replog-cluster-")
-            return
         assert self.directory is not None
         os.makedirs(self.directory, exist_ok=True)
-        if os.listdir(self.directory):
-            raise UsageError(
-                f"expected a new or empty directory for a cluster, found files in "
-                f"{self.directory}; give another: what its controller knew is gone",
-                path=self.directory,
-            )
+        return not os.listdir(self.directory)
 
-    def _address(self, node: Node) -> int:
-        if node == "controller":
-            return CONTROLLER
-        self._running().members.check_id(node)
-        return node
+    def _pairs(self, one: Node, other: Node) -> list[tuple[int, int]]:
+        """The pairs of nodes that two names stand for."""
+        ends = []
+        for node in (one, other):
+            if node == "controller":
+                ends.append(self.controller_ids)
+            else:
+                self._running().members.check_id(node)
+                ends.append((node,))
+        return [(a, b) for a in ends[0] for b in ends[1] if a != b]

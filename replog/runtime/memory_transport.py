@@ -24,9 +24,30 @@ if TYPE_CHECKING:
 
     from replog.messages import Request, Response
 
-CONTROLLER = -1
+NOWHERE = -1
 CLIENT = -2
-"""Addresses beside the brokers' ids, which are never negative. All clients share one."""
+"""Addresses beside the brokers' ids, which are never negative. Nobody is at the first; all clients
+share the second."""
+
+
+def controller_address(node_id: int) -> int:
+    """Where the controller of a node listens, whether a broker runs beside it or not."""
+    return -2 * node_id - 3
+
+
+def observer_address(node_id: int) -> int:
+    """From where a broker follows the metadata log."""
+    return -2 * node_id - 4
+
+
+def node_at(address: int) -> int:
+    """The id of the node that has this address."""
+    return address if address >= 0 else (-3 - address) // 2
+
+
+def is_controller(address: int) -> bool:
+    """Whether a controller listens there."""
+    return address <= -3 and address % 2 == 1
 
 
 class Endpoint(Protocol):
@@ -45,7 +66,7 @@ class Endpoint(Protocol):
         """The node's own request of this id: its connection broke, or there was no way."""
 
     def connection_lost(self, peer: int) -> None:
-        """A broker has reset its connection; told to the controller alone."""
+        """A node has reset its connections; told to those alone that watch for it."""
 
 
 _Exchange: TypeAlias = tuple[int, int, int]
@@ -54,7 +75,7 @@ _Exchange: TypeAlias = tuple[int, int, int]
 _REQUEST, _RESPONSE, _FAILURE, _GONE, _LOST = range(5)
 # A request; its answer; the receiver's request gets none, since the sender has reset its connection
 # or refuses one; the sender's request needs none any more, since it has reset its connection or
-# gives up; the sender has reset the connection that the controller watches.
+# gives up; the sender has reset the connection that the receiver watches.
 
 _Message: TypeAlias = tuple[int, int, int, int, Any]
 """Kind, sender, receiver, id (the exchange's for _REQUEST and _GONE, else the receiver's), body."""
@@ -66,6 +87,7 @@ class MemoryTransport:
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._endpoints: dict[int, Endpoint] = {}
+        self._watchers: dict[int, None] = {}
         self._mailboxes: dict[int, collections.deque[_Message]] = {}
         self._turns: collections.deque[int] = collections.deque()
         """Whose mailbox is not empty, and perhaps some whose is."""
@@ -84,10 +106,16 @@ class MemoryTransport:
         """Messages that `deliver` would hand over."""
         return self._count
 
-    def attach(self, address: int, endpoint: Endpoint) -> None:
-        """Put a node at an address that is free."""
+    def __contains__(self, address: int) -> bool:
+        """Whether a node is there."""
+        return address in self._endpoints
+
+    def attach(self, address: int, endpoint: Endpoint, *, watches: bool = False) -> None:
+        """Put a node at an address that is free. watches: it is told of every `detach`."""
         invariant(address not in self._endpoints, "a free address", address=address)
         self._endpoints[address] = endpoint
+        if watches:
+            self._watchers[address] = None
 
     def request(
         self,
@@ -133,6 +161,7 @@ class MemoryTransport:
         What is on its way from or to it is lost; its peers are told, for each open request.
         """
         del self._endpoints[address]
+        self._watchers.pop(address, None)
         self._paused.discard(address)
         on_the_way = [*self._held, *itertools.chain.from_iterable(self._mailboxes.values())]
         for mailbox in self._mailboxes.values():
@@ -151,8 +180,8 @@ class MemoryTransport:
             elif receiver == address:
                 del self._exchanges[exchange_id]
                 self._put((_FAILURE, address, sender, request_id, None))
-        if CONTROLLER in self._endpoints:
-            self._put((_LOST, address, CONTROLLER, 0, None))
+        for watcher in self._watchers:
+            self._put((_LOST, address, watcher, 0, None))
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two nodes until `join`; nobody is told."""

@@ -41,6 +41,7 @@ from replog.runtime.metadata_batches import leader_change_batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from replog._native.append_result import AppendResult
     from replog.config import QuorumOptions
     from replog.controller.quorum.events import QuorumEvent
     from replog.controller.quorum.incidents import QuorumIncident
@@ -109,6 +110,7 @@ class QuorumNode:
         """draw_below(bound) gives a number of [0, bound): the caller's chance."""
         self.member_id = member_id
         self.log = ports.log
+        self._voters = tuple(voters)
         self.failed: ReplogError | None = None
         self.quorum = Quorum(member_id, tuple(voters), ports.log, draw_below, options)
         self._network = ports.network
@@ -230,7 +232,7 @@ class QuorumNode:
     # -- effects
 
     def _persist(self, effect: fx.PersistQuorumState) -> None:
-        self.log.write_state(effect.state)
+        self.log.write_state(effect.state, self._voters)
 
     def _leader_changed(self, effect: fx.LeaderChanged) -> None:
         self._listener.leader_changed(
@@ -241,12 +243,10 @@ class QuorumNode:
         batch = leader_change_batch(
             effect.leader_id, effect.voters, effect.granting_voters, self._wall_ms()
         )
-        self._append(lambda: self.log.append_records(batch, effect.leader_epoch))
+        self._append(lambda: self._append_batches(batch, effect.leader_epoch))
 
     def _append_as_leader(self, effect: fx.AppendAsLeader) -> None:
-        appended = self._append(
-            lambda: self.log.append_records(effect.batches, effect.leader_epoch)
-        )
+        appended = self._append(lambda: self._append_batches(effect.batches, effect.leader_epoch))
         if appended is None:
             self._listener.proposal_failed(effect.proposal_id, self._now_ms)
         else:
@@ -258,6 +258,9 @@ class QuorumNode:
 
     def _append_as_follower(self, effect: fx.AppendAsFollower) -> None:
         self._append(lambda: self.log.append_as_follower(effect.batches))
+
+    def _append_batches(self, batches: RawBatches, leader_epoch: int) -> AppendResult:
+        return self.log.append_as_leader(batches, leader_epoch, coordinator=True)
 
     def _append(self, append: Callable[[], Any]) -> Any:
         try:
@@ -283,12 +286,12 @@ class QuorumNode:
 
     def _write_snapshot_chunk(self, effect: fx.WriteSnapshotChunk) -> None:
         try:
-            self.log.write_chunk(effect.snapshot_id, effect.position, effect.chunk)
+            self.log.snapshots.write_chunk(effect.snapshot_id, effect.position, effect.chunk)
         except LogFailedError:
             raise
         except ReplogError:
             # Without these bytes it will be refused as a whole, and fetched again.
-            self.log.discard_snapshot()
+            self.log.snapshots.discard()
 
     def _install_snapshot(self, effect: fx.InstallSnapshot) -> None:
         try:
@@ -296,7 +299,7 @@ class QuorumNode:
         except LogFailedError:
             raise
         except ReplogError as error:
-            self.log.discard_snapshot()
+            self.log.snapshots.discard()
             self._completions.append(SnapshotRefused(error=error))
             return
         self._completions.append(SnapshotInstalled())
@@ -309,15 +312,15 @@ class QuorumNode:
         response = effect.response
         if isinstance(response, QuorumFetchResponse) and isinstance(response.records, LogRead):
             wanted = response.records
-            records = self.log.read(wanted.start_offset, wanted.max_bytes, wanted.end_offset)
+            records = self.log.read(
+                wanted.start_offset, wanted.max_bytes, end_offset=wanted.end_offset
+            )
             response = dataclasses.replace(response, records=records)
         elif isinstance(response, FetchSnapshotResponse) and isinstance(
             response.chunk, SnapshotRead
         ):
             asked = response.chunk
-            chunk = self.log.metadata.snapshots.read(
-                asked.snapshot_id, asked.position, asked.max_bytes
-            )
+            chunk = self.log.snapshots.read(asked.snapshot_id, asked.position, asked.max_bytes)
             response = dataclasses.replace(response, chunk=chunk)
         self._network.respond_to_member(effect.request_id, response)
 

@@ -1,29 +1,32 @@
-"""A local cluster between start and close: controller, brokers, clients and what ties them."""
+"""A local cluster between start and close: controllers, brokers, clients and what ties them."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 from typing import TYPE_CHECKING, Any
 
 from replog.client.producer import Producer
 from replog.client.protocol_errors import error_of
-from replog.controller.model_controller import ModelController
 from replog.errors import RequestTimedOutError
-from replog.messages import ErrorCode
+from replog.messages import CreateTopicRequest, DeleteTopicRequest, ErrorCode
 from replog.runtime.cluster_connection import MemoryConnection
 from replog.runtime.cluster_members import ClusterMembers
-from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump, ControllerEndpoint
-from replog.runtime.memory_transport import CLIENT, CONTROLLER
+from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump
+from replog.runtime.cluster_view import ClusterView
+from replog.runtime.memory_transport import CLIENT, controller_address
+from replog.runtime.quorum_endpoints import QuorumSettings
 from replog.storage.kafka_uuid import random_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from replog.client.producer import AcksName
-    from replog.config import ControllerOptions, ReplicationOptions
+    from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
     from replog.messages import ControllerRequest
     from replog.runtime.clock import Clock
+    from replog.runtime.cluster_nodes import ClusterLayout
     from replog.types import TopicPartition
 
 TIMEOUT_MS = 30_000
@@ -31,36 +34,43 @@ TIMEOUT_MS = 30_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What the brokers of a cluster are started with."""
+    """What the nodes of a cluster are started with."""
 
+    layout: ClusterLayout
     racks: Mapping[int, str]
     replication: ReplicationOptions
     controller: ControllerOptions
+    quorum: QuorumOptions
     clock: Clock
 
 
 class RunningCluster:
     """See the module. Not for use outside the loop that made it."""
 
-    def __init__(self, options: ClusterOptions, directory: str, broker_ids: Sequence[int]) -> None:
+    def __init__(self, options: ClusterOptions, directory: str, cluster_id: str) -> None:
         loop = asyncio.get_running_loop()
-        self.model = ModelController(options.controller, random_uuid)
-        self.pump = ClusterPump(loop, options.clock, self._metadata_changed)
-        self.controller = ControllerEndpoint(self.pump, self.model)
+        self.view = ClusterView(self._metadata_changed)
+        self.pump = ClusterPump(loop, options.clock)
         self.clients = ClientEndpoint(self.pump)
-        self.connection = MemoryConnection(loop, options.clock, self.model, self.clients)
+        self.connection = MemoryConnection(loop, options.clock, self.view, self.clients)
         self.members = ClusterMembers(
             self.pump,
-            self.model,
+            self.view,
             directory,
-            broker_ids,
+            options.layout,
+            QuorumSettings(
+                voters=options.layout.controllers,
+                quorum=options.quorum,
+                controller=options.controller,
+                cluster_id=cluster_id,
+                new_id=random_uuid,
+                draw_below=random.randrange,
+            ),
             racks=options.racks,
             replication=options.replication,
-            controller=options.controller,
         )
         self.producers: list[Producer] = []
         self._by_acks: dict[AcksName, Producer] = {}
-        self.pump.add_controller(self.controller)
         self.pump.transport.attach(CLIENT, self.clients)
 
     def producer(self, acks: AcksName) -> Producer:
@@ -74,7 +84,7 @@ class RunningCluster:
 
     def has_leader(self, topic_partition: TopicPartition) -> bool:
         """Whether the leader that the controller has decided on takes requests."""
-        registration = self.model.partition(topic_partition)
+        registration = self.view.partition(topic_partition)
         return (
             registration is not None
             and registration.leader_id is not None
@@ -84,13 +94,49 @@ class RunningCluster:
         )
 
     async def ask_controller(self, request: ControllerRequest) -> Any:
-        """The controller's answer. Raises what it refuses."""
-        future: asyncio.Future[Any] = self.pump.loop.create_future()
-        self.clients.ask(CONTROLLER, request, future.set_result)
-        response = await future
+        """The active controller's answer. Raises what it refuses, RequestTimedOutError.
+
+        A controller that steps down, or dies, is asked no further: its successor is, as soon as
+        there is one. What the first of them may have done already is no error of the second.
+        """
+        unsure = False
+        wanted = self._outcome_of(request)
+        before = wanted is not None and wanted()
+        deadline_s = self.pump.loop.time() + TIMEOUT_MS / 1000
+        while True:
+            await self.until(lambda: self.view.active_id is not None, "an active controller")
+            response = await self._ask_active(request)
+            if response is not None and response.error is not ErrorCode.NOT_CONTROLLER:
+                break
+            unsure = unsure or response is None
+            if self.pump.loop.time() > deadline_s:
+                raise RequestTimedOutError(
+                    f"expected an answer to {type(request).__name__} within {TIMEOUT_MS} ms, found "
+                    f"no controller that stays active; see incidents()"
+                )
         if response.error is not ErrorCode.NONE:
+            if unsure and wanted is not None and not before and wanted():
+                return response
             raise error_of(response.error, response.message or response.error.name)
         return response
+
+    def _outcome_of(self, request: ControllerRequest) -> Callable[[], bool] | None:
+        """What is so once the request was carried out, however often it is sent."""
+        match request:
+            case CreateTopicRequest():
+                return lambda: bool(self.view.partitions_of(request.topic))
+            case DeleteTopicRequest():
+                return lambda: not self.view.partitions_of(request.topic)
+        return None
+
+    async def _ask_active(self, request: ControllerRequest) -> Any:
+        """The answer of the controller that is active now; None if its connection breaks."""
+        active_id = self.view.active_id
+        if active_id is None:
+            return None
+        future: asyncio.Future[Any] = self.pump.loop.create_future()
+        self.clients.ask(controller_address(active_id), request, future.set_result)
+        return await future
 
     async def until(
         self, holds: Callable[[], bool], what: str, timeout_ms: int = TIMEOUT_MS

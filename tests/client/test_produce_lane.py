@@ -58,6 +58,7 @@ class Connection:
     def __init__(self):
         self.leader_id = 1
         self.leader_epoch = 3
+        self.unreachable = set()
         self.asked = []
         self.told = []
         self.given_up = []
@@ -86,6 +87,9 @@ class Connection:
             leader_id=self.leader_id,
             leader_epoch=self.leader_epoch,
         )
+
+    def reaches(self, broker_id):
+        return broker_id not in self.unreachable
 
     def ask(self, broker_id, request, answered):
         self.asked.append((broker_id, request.partitions[0][1], answered))

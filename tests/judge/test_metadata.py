@@ -35,9 +35,9 @@ def files_of(tmp_path: Path) -> tuple[Path, Path]:
     world.propose_records(RECORDS)
     world.settle()
     log = world[1].log
-    directory = Path(log.metadata.path)
-    taken = log.take_snapshot(log.high_watermark, RECORDS, WALL_MS)
-    log.metadata.close()
+    directory = Path(log.path)
+    taken = log.take_snapshot_of(log.high_watermark, RECORDS, WALL_MS)
+    log.close()
     segment = directory / f"{0:020d}.log"
     snapshot = directory / f"{taken.end_offset:020d}-{taken.epoch:010d}.checkpoint"
     return segment, snapshot

@@ -7,8 +7,7 @@ import itertools
 import uuid
 from typing import Any
 
-from replog.config import ControllerOptions, LogConfig, ReplicationOptions
-from replog.controller.model_controller import ModelController
+from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
 from replog.messages import (
     Acks,
     CreateTopicRequest,
@@ -19,8 +18,11 @@ from replog.messages import (
 from replog.registrations import TopicConfig
 from replog.runtime.clock import ManualClock
 from replog.runtime.cluster_members import ClusterMembers
-from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump, ControllerEndpoint
-from replog.runtime.memory_transport import CLIENT, CONTROLLER
+from replog.runtime.cluster_nodes import ClusterLayout
+from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump
+from replog.runtime.cluster_view import ClusterView
+from replog.runtime.memory_transport import CLIENT, controller_address
+from replog.runtime.quorum_endpoints import QuorumSettings
 from replog.types import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
@@ -44,52 +46,84 @@ class StillTimer:
         pass
 
 
+CONTROLLER_ID = 1001
+
+
+class StillFlushes:
+    """Syncs of the metadata log, done when it is their turn."""
+
+    def __init__(self, waiting: collections.deque[Any], completed: Any) -> None:
+        self._waiting, self._completed = waiting, completed
+
+    def flush(self, topic_partition: TopicPartition, log: Any) -> None:
+        target = log.sync_target()
+
+        def sync() -> None:
+            if not log.closed:
+                log.sync(target)
+                log.note_synced(target)
+                self._completed(topic_partition, log, None)
+
+        self._waiting.append(sync)
+
+    def close(self) -> None:
+        pass
+
+
 class HandCranked:
     """Three brokers; `settle` delivers all there is, `pass_time` lets deadlines come."""
 
     def __init__(self, directory: str, *, start_ms: int = 1_700_000_000_000) -> None:
         self.clock = ManualClock(start_ms)
         self.loop = StillLoop()
-        options = ControllerOptions()
-        topic_ids = itertools.count(1000)
-        self.model = ModelController(options, lambda: uuid.UUID(int=next(topic_ids)))
-        self.pump = ClusterPump(self.loop, self.clock, lambda: None)
+        ids = itertools.count(1000)
+        self.syncs: collections.deque[Any] = collections.deque()
+        self.view = ClusterView(lambda: None)
+        self.pump = ClusterPump(self.loop, self.clock)
         self.clients = ClientEndpoint(self.pump)
-        self.pump.add_controller(ControllerEndpoint(self.pump, self.model))
         self.pump.transport.attach(CLIENT, self.clients)
         self.members = ClusterMembers(
             self.pump,
-            self.model,
+            self.view,
             directory,
-            (1, 2, 3),
+            ClusterLayout(brokers=(1, 2, 3), controllers=(CONTROLLER_ID,)),
+            QuorumSettings(
+                voters=(CONTROLLER_ID,),
+                quorum=QuorumOptions(),
+                controller=ControllerOptions(),
+                cluster_id="hand-cranked",
+                new_id=lambda: uuid.UUID(int=next(ids)),
+                draw_below=lambda _: 0,
+                flushes=lambda _, completed: StillFlushes(self.syncs, completed),
+            ),
             racks={},
             replication=ReplicationOptions(replica_fetch_backoff_ms=10),
-            controller=options,
         )
+        self.members.open_new(CONTROLLER_ID)
+        self.settle()
         self.sent: list[tuple[bytes, list[ProducedPartition]]] = []
 
     def start(self, broker_id: int) -> None:
         self.members.open_new(broker_id)
 
     def create(self, config: LogConfig, min_insync_replicas: int = 2) -> None:
-        self.members.configs[PARTITION.topic] = config
         answers: list[Any] = []
         topic = TopicConfig(min_insync_replicas=min_insync_replicas, log=config)
         request = CreateTopicRequest(
             topic=PARTITION.topic, assignment=((1, 3, 2),), replication_factor=3, config=topic
         )
-        self.clients.ask(CONTROLLER, request, answers.append)
+        self.clients.ask(controller_address(CONTROLLER_ID), request, answers.append)
         self.settle()
         assert answers[0].error is ErrorCode.NONE
 
     @property
     def leader_id(self) -> int | None:
-        registration = self.model.partition(PARTITION)
+        registration = self.view.partition(PARTITION)
         return None if registration is None else registration.leader_id
 
     @property
     def isr(self) -> tuple[int, ...]:
-        registration = self.model.partition(PARTITION)
+        registration = self.view.partition(PARTITION)
         return () if registration is None else registration.isr
 
     def log(self, broker_id: int) -> Any:
@@ -118,12 +152,19 @@ class HandCranked:
 
     def deliver(self, count: int) -> None:
         """Hand over so many messages."""
-        self.pump.transport.deliver(count)
+        for _ in range(count):
+            self._sync()
+            self.pump.transport.deliver(1)
+        self._sync()
 
     def settle(self) -> None:
         """Deliver until nothing is on its way."""
-        while len(self.pump.transport):
-            self.pump.transport.deliver(100)
+        while len(self.pump.transport) or self.syncs:
+            self.deliver(1)
+
+    def _sync(self) -> None:
+        while self.syncs:
+            self.syncs.popleft()()
 
     def pass_time(self, by_ms: int, step_ms: int = 100) -> None:
         """Let deadlines come, one after the other, and deliver what follows."""

@@ -14,7 +14,6 @@ from replog.config import QuorumOptions
 from replog.runtime.metadata_batches import metadata_batch, read_batches
 from replog.runtime.quorum_log import QuorumReplicaLog
 from replog.runtime.quorum_node import QuorumNode, QuorumPorts
-from replog.storage.metadata_log import MetadataLog
 from replog.wire.metadata_records import TopicRecord
 
 WALL_MS = 1_700_000_000_000
@@ -56,9 +55,7 @@ class Member:
     def __init__(self, world: Members, member_id: int) -> None:
         self.world, self.id = world, member_id
         self.heard = Heard()
-        self.log = QuorumReplicaLog(
-            MetadataLog.open_in(world.directory(member_id), lambda: WALL_MS), world.voters
-        )
+        self.log = QuorumReplicaLog.open_in(world.directory(member_id), lambda: WALL_MS)
         self.node = QuorumNode(
             member_id,
             world.voters,
@@ -87,7 +84,7 @@ class Member:
         log = self.log
         if log.log_start_offset == log.log_end_offset:
             return []
-        piece = log.read(log.log_start_offset, 1 << 30, log.log_end_offset)
+        piece = log.read(log.log_start_offset, 1 << 30)
         batches = read_batches(piece, log.log_start_offset)
         return [message.name for batch in batches for message in batch.messages]
 
@@ -119,7 +116,7 @@ class Members:
 
     def kill(self, member_id: int) -> None:
         member = self.members.pop(member_id)
-        member.log.metadata.close(flush=False)
+        member.log.close(flush=False)
         self.messages = collections.deque(m for m in self.messages if m[0] is not member)
         for other in list(self.members.values()):
             other.node.connection_lost(member_id, self.now_ms)

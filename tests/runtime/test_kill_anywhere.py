@@ -94,7 +94,7 @@ class Scene:
             cluster.members.kill(self.victim)
         cluster.settle()
         cluster.pass_time(1000)
-        if cluster.model.partition(PARTITION) is None:
+        if cluster.view.partition(PARTITION) is None:
             cluster.create(CONFIG)
         self.produce("of the next leader")
         cluster.settle()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import replog
+from replog.config import LogConfig
 from replog.errors import (
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
@@ -239,7 +240,7 @@ def test_misuse_is_told_as_such():
             cluster.producer(acks=1, idempotent=True)
         with pytest.raises(UnknownTopicOrPartitionError):
             await cluster.produce("orders", [b"a"], partition=9)
-        with pytest.raises(UsageError, match="one of the brokers"):
+        with pytest.raises(UsageError, match="one of the nodes"):
             cluster.kill(9)
         with pytest.raises(UsageError, match="running"):
             await cluster.restart(1)
@@ -270,9 +271,9 @@ def test_a_closed_cluster_says_so():
         replog.LocalCluster(0)
 
 
-def test_a_directory_of_ones_own_is_kept_and_closed_cleanly(tmp_path):
+def test_a_directory_of_ones_own_is_closed_cleanly_and_opens_again(tmp_path):
     async def scenario(cluster):
-        await cluster.create_topic("orders")
+        await cluster.create_topic("orders", config=LogConfig(segment_bytes=2_000_000))
         await cluster.produce("orders", [b"kept"])
         with pytest.raises(UsageError, match="found it running"):
             await cluster.start()
@@ -283,8 +284,23 @@ def test_a_directory_of_ones_own_is_kept_and_closed_cleanly(tmp_path):
             assert directory.last_shutdown is not None
             log = directory[replog.TopicPartition("orders", 0)]
             assert [record.value for record in log.records(isolation="log_end")] == [b"kept"]
+
+    async def again(cluster):
+        assert cluster.topics() == ("orders",)
+        assert cluster.registration("orders").config.log.segment_bytes == 2_000_000
+        await cluster.leader_after(-1, "orders")
+        await cluster.produce("orders", [b"added"])
+        assert await values(cluster) == [b"kept", b"added"]
+        for broker_id in (1, 2, 3):
+            log = cluster._running().members.node(broker_id).store.get(("orders", 0))
+            assert getattr(log, "log", log).config.segment_bytes == 2_000_000
+
+    run(again, directory=tmp_path)
+    with pytest.raises(UsageError, match="with the controllers"):
+        run(again, directory=tmp_path, controllers=3)
+    (tmp_path / "stranger").mkdir()
     with pytest.raises(UsageError, match="new or empty directory"):
-        run(scenario, directory=tmp_path)
+        run(again, directory=tmp_path)
 
 
 def test_a_temporary_directory_is_gone_at_the_end():

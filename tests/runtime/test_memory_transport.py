@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from replog.errors import InvariantViolation
-from replog.runtime.memory_transport import CONTROLLER, MemoryTransport
+from replog.runtime.memory_transport import (
+    MemoryTransport,
+    controller_address,
+    is_controller,
+    node_at,
+    observer_address,
+)
+
+CONTROLLER = controller_address(1)
 
 
 class Node:
@@ -44,7 +52,7 @@ def transport():
     for address in (CONTROLLER, 1, 2, 3):
         node = Node(transport, answers=address in (2, 3))
         transport.nodes[address] = node
-        transport.attach(address, node)
+        transport.attach(address, node, watches=is_controller(address))
     return transport
 
 
@@ -216,3 +224,11 @@ def test_the_budget_bounds_a_delivery(transport):
         transport.request(1, 2, number, number)
     transport.deliver(4)
     assert len(transport.nodes[2].heard) == 4
+
+
+@pytest.mark.parametrize("node_id", [0, 1, 2, 1001])
+def test_every_part_of_a_node_has_an_address_of_its_own(node_id):
+    addresses = (node_id, controller_address(node_id), observer_address(node_id))
+    assert len({*addresses, -1, -2}) == 5
+    assert [node_at(address) for address in addresses] == [node_id] * 3
+    assert [is_controller(address) for address in addresses] == [False, True, False]

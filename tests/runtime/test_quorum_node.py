@@ -115,7 +115,7 @@ def test_a_member_that_cannot_persist_its_promise_stops_and_answers_nothing(tmp_
     def full(_) -> None:
         raise NoSpaceError("expected room for the vote, found the disk full; make room")
 
-    voter.log.metadata.write_quorum_state = full
+    voter.log.write_quorum_state = full
     request = VoteRequest(candidate_id=2, candidate_epoch=9, last_epoch=-1, log_end_offset=0)
     voter.node.receive_request(1, request, world.now_ms)
     assert answers == []
@@ -139,19 +139,19 @@ def test_proposals_behind_a_failed_one_are_not_appended(tmp_path) -> None:
     epoch = only.node.quorum.leader_epoch
     batch = metadata_batch([TopicRecord(name="a", topic_id=bytes(16))], WALL_MS)
     heard = only.heard
-    append = only.log.log.append_as_leader
+    log = only.log
     refusals = [NoSpaceError("expected room for a batch, found the disk full; make room")]
 
     class Full:
         def __getattr__(self, name):
-            return getattr(only.log.metadata, name)
+            return getattr(log, name)
 
         def append_as_leader(self, *arguments, **options):
             if refusals:
                 raise refusals.pop()
-            return append(*arguments, **options)
+            return log.append_as_leader(*arguments, **options)
 
-    only.log.log = Full()
+    only.node.log = Full()
 
     def failed(proposal_id, now_ms) -> None:
         heard.failed.append(proposal_id)
@@ -176,7 +176,7 @@ def test_a_member_far_behind_loads_a_snapshot_and_goes_on(tmp_path) -> None:
     world.settle()
     leader = world.leader
     kept = [TopicRecord(name=name, topic_id=bytes(16)) for name in "abcd"]
-    taken = leader.log.take_snapshot(leader.log.high_watermark, kept, WALL_MS)
+    taken = leader.log.take_snapshot_of(leader.log.high_watermark, kept, WALL_MS)
     assert leader.log.log_start_offset == taken.end_offset
     world.propose("e", proposal_id=3)
     returned = world.start(away)
@@ -185,7 +185,7 @@ def test_a_member_far_behind_loads_a_snapshot_and_goes_on(tmp_path) -> None:
     assert returned.names() == ["e"]
     assert returned.log.latest_snapshot == taken
     size = returned.log.snapshot_size(taken)
-    snapshots = (leader.log.metadata.snapshots, returned.log.metadata.snapshots)
+    snapshots = (leader.log.snapshots, returned.log.snapshots)
     assert len({store.read(taken, 0, size) for store in snapshots}) == 1
 
 
@@ -197,8 +197,8 @@ def test_a_damaged_snapshot_is_refused_and_fetched_again(tmp_path) -> None:
     world.kill(1)
     leader = world[101]
     kept = [TopicRecord(name="a", topic_id=bytes(16))]
-    taken = leader.log.take_snapshot(leader.log.high_watermark, kept, WALL_MS)
-    snapshots = leader.log.metadata.snapshots
+    taken = leader.log.take_snapshot_of(leader.log.high_watermark, kept, WALL_MS)
+    snapshots = leader.log.snapshots
     whole = snapshots.read
     bad = [b"\0" * snapshots.sizes[taken]]
     snapshots.read = lambda *arguments: bad.pop() if bad else whole(*arguments)
@@ -218,8 +218,8 @@ def test_a_directory_opens_again_where_it_stood(tmp_path, kept) -> None:
     log = world[1].log
     if kept == "snapshot alone":
         records = [TopicRecord(name=name, topic_id=bytes(16)) for name in "ab"]
-        assert log.take_snapshot(3, records, WALL_MS) == SnapshotId(3, 1)
-    log.metadata.close()
+        assert log.take_snapshot_of(3, records, WALL_MS) == SnapshotId(3, 1)
+    log.close()
     del world.members[1]
     again = world.start(1)
     assert again.leads

@@ -1,0 +1,128 @@
+"""Which nodes a local cluster has, and what each of them opens on the disk before it can run.
+
+    broker-1/          a broker, its copy of the metadata log in __cluster_metadata-0
+    controller-1001/   a controller that stands alone, its log in __cluster_metadata-0
+
+A node with a broker and a controller has one directory, and one log for both. A broker reads its
+metadata before it opens its partitions: the topics' options are in there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from replog.errors import UsageError
+from replog.runtime.log_store import DirectoryLogStore
+from replog.runtime.metadata_state import read_topic_configs
+from replog.runtime.quorum_log import QuorumReplicaLog
+from replog.storage.kafka_uuid import format_uuid, random_uuid
+from replog.storage.log_directory import LogDirectory
+from replog.storage.meta_properties import META_PROPERTIES_FILE, read_meta_properties
+from replog.storage.metadata_log import METADATA_PARTITION
+from replog.storage.quorum_state import QUORUM_STATE_FILE, read_quorum_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FIRST_CONTROLLER_ID = 1001
+BROKER, CONTROLLER = "broker-", "controller-"
+
+
+class ClusterLayout(NamedTuple):
+    """The ids of a cluster's nodes; a controller with a broker's id shares the broker's process."""
+
+    brokers: tuple[int, ...]
+    controllers: tuple[int, ...]
+
+    @classmethod
+    def of(cls, brokers: int, controllers: int, *, combined: bool) -> ClusterLayout:
+        """Brokers from 1 on; controllers beside the first of them, or from 1001 on."""
+        first = 1 if combined else FIRST_CONTROLLER_ID
+        return cls(tuple(range(1, brokers + 1)), tuple(range(first, first + controllers)))
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """All ids, controllers first: brokers look for them."""
+        return tuple(dict.fromkeys((*self.controllers, *self.brokers)))
+
+    def directory_name(self, node_id: int) -> str:
+        """Of the node's directory inside the cluster's."""
+        return f"{BROKER if node_id in self.brokers else CONTROLLER}{node_id}"
+
+
+class OpenedNode(NamedTuple):
+    """What a node has on the disk, open. `store` is a broker's, `directory` a lone controller's."""
+
+    log: QuorumReplicaLog
+    store: DirectoryLogStore | None
+    directory: LogDirectory | None
+
+
+def open_node(
+    path: str, node_id: int, cluster_id: str, wall_ms: Callable[[], int], *, is_broker: bool
+) -> OpenedNode:
+    """Open a node's directory, with all the recovery that it needs.
+
+    Raises what LogDirectory.open and MetadataLog.open_in raise.
+    """
+    log = QuorumReplicaLog.open_in(path, wall_ms)
+    try:
+        if is_broker:
+            configs = read_topic_configs(log)
+            store = DirectoryLogStore.at(path, node_id, cluster_id, configs, wall_ms)
+            return OpenedNode(log, store, None)
+        directory = LogDirectory.open(path, cluster_id=cluster_id, node_id=node_id)
+        return OpenedNode(log, None, directory)
+    except BaseException:
+        log.close(flush=False)
+        raise
+
+
+def settle_cluster_id(directory: str, layout: ClusterLayout) -> str:
+    """The id of the cluster in a directory; a fresh one for a new or empty directory.
+
+    Raises UsageError for a directory that holds anything else, or a cluster of other controllers:
+    a quorum whose voters change without being told so may decide twice.
+    """
+    names = sorted(os.listdir(directory))
+    if not names:
+        return format_uuid(random_uuid())
+    cluster_ids = []
+    for name in names:
+        path = os.path.join(directory, name)
+        if not name.startswith((BROKER, CONTROLLER)) or not os.path.isdir(path):
+            raise UsageError(
+                f"expected a new or empty directory, or one of a cluster, found {name!r} in "
+                f"{directory}; give another directory",
+                path=directory,
+            )
+        properties = read_meta_properties(os.path.join(path, META_PROPERTIES_FILE))
+        state = read_quorum_state(os.path.join(path, str(METADATA_PARTITION), QUORUM_STATE_FILE))
+        if state is not None and state.current_voters != layout.controllers:
+            raise UsageError(
+                f"expected a cluster with the controllers {list(layout.controllers)}, found "
+                f"{name!r} in {directory} to be of one with {list(state.current_voters)}; open it "
+                f"with those",
+                path=directory,
+            )
+        if properties is not None and properties.cluster_id is not None:
+            cluster_ids.append(properties.cluster_id)
+    return cluster_ids[0] if cluster_ids else format_uuid(random_uuid())
+
+
+def check_layout(brokers: int, controllers: int, *, combined: bool) -> ClusterLayout:
+    """The ids, or UsageError for what is no cluster."""
+    if brokers < 1:
+        raise UsageError(f"expected at least one broker, found {brokers!r}")
+    if controllers < 1 or controllers % 2 == 0:
+        raise UsageError(
+            f"expected an odd number of controllers, found {controllers!r}; an even one survives "
+            f"no more failures than the one below it"
+        )
+    if combined and controllers > brokers:
+        raise UsageError(
+            f"expected a broker for each of {controllers} controllers that run beside one, found "
+            f"{brokers}; let them stand alone"
+        )
+    return ClusterLayout.of(brokers, controllers, combined=combined)

@@ -1,0 +1,233 @@
+"""One controller: a member of the quorum, and the state machine that its log drives.
+
+A standby applies what is committed. The member that leads becomes active once a record of its own
+epoch is committed and everything up to there is applied; from then on the controller predicts the
+offsets of what it appends, and answers when that is committed. A controller that lost its
+leadership answers nothing as done: what is open is answered NOT_CONTROLLER, and what it had applied
+without a majority is forgotten by loading the committed log anew.
+
+Synchronous like the nodes it is made of; see `quorum_node`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import TYPE_CHECKING, Any, Protocol
+
+from replog.controller import effects as fx
+from replog.controller.events import (
+    Committed,
+    ConnectionLost,
+    LeadershipGained,
+    LeadershipLost,
+    RecordsAppended,
+    RequestReceived,
+    Tick,
+)
+from replog.runtime.metadata_batches import metadata_batch
+from replog.runtime.metadata_state import MetadataReplay
+from replog.runtime.quorum_node import QuorumNode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from replog.config import QuorumOptions
+    from replog.controller.controller import Controller
+    from replog.controller.events import ControllerEvent
+    from replog.controller.quorum.incidents import QuorumIncident
+    from replog.messages import ControllerRequest, ControllerResponse
+    from replog.runtime.journal import Journal
+    from replog.runtime.quorum_node import QuorumListener, QuorumPorts
+    from replog.types import SnapshotId
+
+
+class ControllerNetwork(Protocol):
+    """Where answers to brokers and clients go."""
+
+    def respond(self, request_id: int, response: ControllerResponse) -> None: ...
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Leadership:
+    """The epoch in which this member leads, whose first record is at `start_offset`."""
+
+    epoch: int
+    start_offset: int
+
+
+class ControllerNode:
+    """See the module. Life: `start` once, then anything, then being dropped."""
+
+    def __init__(
+        self,
+        member_id: int,
+        voters: Sequence[int],
+        controller: Controller,
+        ports: QuorumPorts,
+        network: ControllerNetwork,
+        journal: Journal,
+        draw_below: Callable[[int], int],
+        options: QuorumOptions | None = None,
+    ) -> None:
+        self.member_id = member_id
+        self.controller = controller
+        self.is_active = False
+        self.journal = journal
+        self._network = network
+        self.follower: QuorumListener | None = None
+        """Of a broker in the same process, which needs no copy of the log of its own."""
+        self._wall_ms = ports.wall_ms
+        self._leadership: Leadership | None = None
+        self._events: collections.deque[ControllerEvent] = collections.deque()
+        """What waits for office, or for the append under way: the controller is told of each append
+        before anything else, so that it can tell a rival's records from its own."""
+        self._is_appending = False
+        self._proposals = 0
+        self.replay = MetadataReplay(ports.log, controller)
+        self.quorum = QuorumNode(member_id, voters, ports, self, draw_below, options)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is due."""
+        quorum = self.quorum.next_deadline_ms
+        controller = self.controller.next_deadline_ms if self.is_active else None
+        if quorum is None or controller is None:
+            return controller if quorum is None else quorum
+        return min(quorum, controller)
+
+    def start(self, now_ms: int) -> None:
+        """Load what is known to be committed, then take up the role in the quorum."""
+        self.replay.reload()
+        self.quorum.start(now_ms)
+
+    def receive_request(
+        self, request_id: int, sender: int | None, request: ControllerRequest, now_ms: int
+    ) -> None:
+        """A broker (`sender`) or a client (None) asks; answered once, by `respond`."""
+        event = RequestReceived(request_id=request_id, sender=sender, request=request)
+        self._take(event, now_ms)
+
+    def broker_lost(self, broker_id: int, now_ms: int) -> None:
+        """All connections of a broker were reset."""
+        if self.is_active:
+            self._take(ConnectionLost(broker_id=broker_id), now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due by now."""
+        quorum_ms = self.quorum.next_deadline_ms
+        if quorum_ms is not None and quorum_ms <= now_ms:
+            self.quorum.tick(now_ms)
+        self.replay.checkpoint_if_due(now_ms)
+        if not self.is_active:
+            return
+        controller_ms = self.controller.next_deadline_ms
+        if controller_ms is not None and controller_ms <= now_ms:
+            self._take(Tick(), now_ms)
+
+    # -- told by the quorum
+
+    def leader_changed(
+        self, leader_id: int | None, leader_epoch: int, epoch_start_offset: int | None, now_ms: int
+    ) -> None:
+        self._stop_being_active(now_ms)
+        if epoch_start_offset is not None:
+            self._leadership = Leadership(leader_epoch, epoch_start_offset)
+        if self.follower is not None:
+            self.follower.leader_changed(leader_id, leader_epoch, epoch_start_offset, now_ms)
+
+    def records_appended(self, proposal_id: int, last_offset: int, now_ms: int) -> None:
+        if self.is_active and proposal_id > self._first_of_leadership:
+            self._is_appending = False
+            self._step(RecordsAppended(last_offset=last_offset), now_ms)
+            self._work_off(now_ms)
+
+    _first_of_leadership = 0
+    """Proposals up to this one were made in an earlier epoch."""
+
+    def proposal_failed(self, proposal_id: int, now_ms: int) -> None:
+        if self.is_active and proposal_id > self._first_of_leadership:
+            assert self._leadership is not None
+            epoch = self._leadership.epoch
+            self._stop_being_active(now_ms)
+            # What it predicted for later proposals is wrong now: only a new epoch mends that.
+            self.quorum.resign(epoch, now_ms)
+
+    def committed(self, high_watermark: int, now_ms: int) -> None:
+        if self.is_active:
+            self.replay.skip_to(high_watermark)
+            self._take(Committed(high_watermark=high_watermark), now_ms)
+        else:
+            self.replay.apply_committed(high_watermark)
+            self._maybe_become_active(high_watermark, now_ms)
+        if self.follower is not None:
+            self.follower.committed(high_watermark, now_ms)
+        self._maybe_take_snapshot()
+
+    def snapshot_installed(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        self.replay.load_snapshot(snapshot_id)
+        if self.follower is not None:
+            self.follower.snapshot_installed(snapshot_id, now_ms)
+
+    def report(self, incident: QuorumIncident, now_ms: int) -> None:
+        self.journal.add(incident, now_ms)
+
+    # -- active, or not
+
+    def _maybe_become_active(self, high_watermark: int, now_ms: int) -> None:
+        """Take office once a record of this very epoch is committed (Raft section 8)."""
+        leadership = self._leadership
+        if leadership is None or high_watermark <= leadership.start_offset:
+            return
+        self.is_active = True
+        self._first_of_leadership = self._proposals
+        self._step(
+            LeadershipGained(controller_epoch=leadership.epoch, end_offset=high_watermark), now_ms
+        )
+        self._work_off(now_ms)
+
+    def _stop_being_active(self, now_ms: int) -> None:
+        self._leadership = None
+        self._is_appending = False
+        if self.is_active:
+            self.is_active = False
+            self._step(LeadershipLost(), now_ms)
+        self._work_off(now_ms)  # what waited is answered, too: by one that is not in office
+
+    def _maybe_take_snapshot(self) -> None:
+        controller = self.controller
+        if self.replay.snapshot_due and controller.uncommitted_end_offset == controller.version:
+            self.replay.take_snapshot(self._wall_ms())
+
+    def _take(self, event: ControllerEvent, now_ms: int) -> None:
+        self._events.append(event)
+        self._work_off(now_ms)
+
+    def _work_off(self, now_ms: int) -> None:
+        """Step what waits, one by one, unless it has to wait on."""
+        while self._events and not self._is_appending:
+            if self._leadership is not None and not self.is_active:
+                return
+            self._step(self._events.popleft(), now_ms)
+
+    def _step(self, event: ControllerEvent, now_ms: int) -> None:
+        for effect in self.controller.step(event, now_ms):
+            self._carry_out(effect, now_ms)
+
+    def _carry_out(self, effect: Any, now_ms: int) -> None:
+        match effect:
+            case fx.AppendRecords():
+                self._is_appending = True
+                self._proposals += 1
+                batch = metadata_batch(effect.records, self._wall_ms())
+                self.replay.note_appended(len(batch))
+                self.quorum.propose(self._proposals, effect.controller_epoch, batch, now_ms)
+            case fx.Respond():
+                self._network.respond(effect.request_id, effect.response)
+            case fx.Report():
+                self.journal.add(effect.incident, now_ms)
+            case fx.Resign():
+                if self._leadership is not None:
+                    self.quorum.resign(self._leadership.epoch, now_ms)
+            case fx.ReloadState():
+                self.replay.reload()

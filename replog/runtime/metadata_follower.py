@@ -1,0 +1,86 @@
+"""A broker's copy of the cluster's metadata: followed by fetch, kept on disk, told as deltas.
+
+The copy is what the broker starts from: it knows its partitions before it has reached a controller,
+and fetches only what it has missed. It takes what is committed, and hands on what that changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from replog.controller.metadata_image import MetadataImage
+from replog.runtime.metadata_state import MetadataReplay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replog.controller.quorum.incidents import QuorumIncident
+    from replog.registrations import MetadataDelta
+    from replog.runtime.quorum_log import QuorumReplicaLog
+    from replog.types import SnapshotId
+
+
+class MetadataFollower:
+    """The listener of a broker's own observer, or of the controller in the same process."""
+
+    def __init__(
+        self,
+        log: QuorumReplicaLog,
+        wall_ms: Callable[[], int],
+        *,
+        deliver: Callable[[MetadataDelta, int], None],
+        leader_changed: Callable[[int | None, int], None],
+        owns_log: bool,
+    ) -> None:
+        """deliver(delta, now_ms) gets changes, leader_changed(leader_id, now_ms) who leads.
+
+        owns_log: nobody else writes snapshots of this log.
+        """
+        self.image = MetadataImage()
+        self.leader_id: int | None = None
+        self._log = log
+        self._wall_ms = wall_ms
+        self._deliver = deliver
+        self._leader_changed = leader_changed
+        self._owns_log = owns_log
+        self._replay = MetadataReplay(log, self.image)
+
+    def start(self, now_ms: int) -> None:
+        """Take what the copy holds as committed."""
+        self._replay.reload()
+        self._hand_on(now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due now and then."""
+        if self._owns_log:
+            self._replay.checkpoint_if_due(now_ms)
+
+    def leader_changed(
+        self, leader_id: int | None, leader_epoch: int, epoch_start_offset: int | None, now_ms: int
+    ) -> None:
+        self.leader_id = leader_id
+        self._leader_changed(leader_id, now_ms)
+
+    def committed(self, high_watermark: int, now_ms: int) -> None:
+        self._replay.apply_committed(high_watermark)
+        self._hand_on(now_ms)
+        if self._owns_log and self._replay.snapshot_due:
+            self._replay.take_snapshot(self._wall_ms())
+
+    def snapshot_installed(self, snapshot_id: SnapshotId, now_ms: int) -> None:
+        self._replay.load_snapshot(snapshot_id)
+        self._hand_on(now_ms)
+
+    def records_appended(self, proposal_id: int, last_offset: int, now_ms: int) -> None:
+        """A follower proposes nothing."""
+
+    def proposal_failed(self, proposal_id: int, now_ms: int) -> None:
+        """A follower proposes nothing."""
+
+    def report(self, incident: QuorumIncident, now_ms: int) -> None:
+        """What an observer does is no news: it tries again by itself."""
+
+    def _hand_on(self, now_ms: int) -> None:
+        delta = self.image.take_delta()
+        if delta is not None:
+            self._deliver(delta, now_ms)

@@ -1,0 +1,139 @@
+"""What a node makes of the committed metadata: a state that is kept level with the log.
+
+The state is a controller's or a broker's image: it takes committed records one by one, or all at
+once as those of a snapshot. It never hears of a record twice, nor of one that is not committed.
+Every so many bytes the state is written down as a snapshot, and the log is cut below it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from replog.controller.metadata_image import MetadataImage
+from replog.errors import CorruptBatchError
+from replog.runtime.metadata_batches import read_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from replog._native.message_cursor import Message
+    from replog.config import LogConfig
+    from replog.runtime.quorum_log import QuorumReplicaLog
+    from replog.types import SnapshotId
+
+READ_BYTES = 1024 * 1024
+SNAPSHOT_INTERVAL_BYTES = 20 * 1024 * 1024
+"""Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
+CHECKPOINT_INTERVAL_MS = 5000
+
+
+class MetadataState(Protocol):
+    """A controller or an image."""
+
+    def apply(self, record: Message, offset: int) -> None:
+        """Take the next committed record."""
+
+    def load(self, records: Iterable[Message], end_offset: int) -> None:
+        """Become what these records of a snapshot say, whatever was known before."""
+
+    def snapshot_records(self) -> Iterable[Message]:
+        """The state, as records that make it."""
+
+
+class MetadataReplay:
+    """Keeps one state level with one log. `offset`: committed records below it are applied."""
+
+    def __init__(
+        self,
+        log: QuorumReplicaLog,
+        state: MetadataState,
+        snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
+    ) -> None:
+        self.offset = 0
+        self._log = log
+        self._state = state
+        self._interval_bytes = snapshot_interval_bytes
+        self._bytes_since_snapshot = 0
+        self._checkpointed = log.high_watermark
+        self._checkpoint_ms: int | None = None
+
+    def reload(self) -> None:
+        """Begin anew: the latest snapshot, then all that is known to be committed behind it."""
+        latest = self._log.latest_snapshot
+        if latest is None:
+            self.offset = 0
+            self._state.load((), 0)
+        else:
+            self.load_snapshot(latest)
+        self.apply_committed(self._log.high_watermark)
+
+    def load_snapshot(self, snapshot_id: SnapshotId) -> None:
+        """Take a whole snapshot in place of everything known."""
+        snapshots = self._log.snapshots
+        content = snapshots.read(snapshot_id, 0, snapshots.sizes[snapshot_id])
+        records = (message for batch in read_batches(content) for message in batch.messages)
+        self._state.load(records, snapshot_id.end_offset)
+        self.offset = snapshot_id.end_offset
+        self._bytes_since_snapshot = 0
+
+    def apply_committed(self, high_watermark: int) -> None:
+        """Apply what is committed and not applied yet."""
+        apply = self._state.apply
+        while self.offset < high_watermark:
+            piece = self._log.read(self.offset, READ_BYTES, end_offset=high_watermark)
+            before = self.offset
+            self._bytes_since_snapshot += len(piece)
+            for batch in read_batches(piece, self.offset):
+                for offset, message in enumerate(batch.messages, batch.base_offset):
+                    apply(message, offset)
+                self.offset = batch.last_offset + 1
+            if self.offset == before:
+                raise CorruptBatchError(
+                    f"expected whole batches from offset {before} to {high_watermark} in "
+                    f"{self._log!r}, found none; remove the directory, and the node fetches "
+                    f"all of it again",
+                    offset=before,
+                )
+
+    def skip_to(self, high_watermark: int) -> None:
+        """The state has these records already: it is the one that made them."""
+        self.offset = high_watermark
+
+    def note_appended(self, size_bytes: int) -> None:
+        """The state has made records of so many bytes."""
+        self._bytes_since_snapshot += size_bytes
+
+    @property
+    def snapshot_due(self) -> bool:
+        """Whether enough was applied since the last one."""
+        return self._bytes_since_snapshot >= self._interval_bytes
+
+    def take_snapshot(self, now_ms: int) -> SnapshotId:
+        """Write the state down, and drop the records that it stands for; durable on return.
+
+        `now_ms` is the calendar's. Raises NoSpaceError, StorageError: nothing is dropped then.
+        """
+        self._bytes_since_snapshot = 0
+        return self._log.take_snapshot_of(self.offset, self._state.snapshot_records(), now_ms)
+
+    def checkpoint_if_due(self, now_ms: int) -> None:
+        """Every few seconds, persist how far the log is known to be committed."""
+        if self._checkpoint_ms is None:
+            self._checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
+        elif now_ms >= self._checkpoint_ms:
+            self._checkpoint_ms = None
+            if self._log.high_watermark != self._checkpointed:
+                self._checkpointed = self._log.high_watermark
+                self._log.checkpoint_high_watermark()
+
+
+def read_topic_configs(log: QuorumReplicaLog) -> dict[str, LogConfig]:
+    """The options of all topics, also of those that are not known to be committed yet.
+
+    A broker that was killed knows less than it had acted upon, and logs must open as they were.
+    """
+    image = MetadataImage(tracks_changes=False)
+    replay = MetadataReplay(log, image)
+    replay.reload()
+    replay.apply_committed(log.log_end_offset)
+    return {name: topic.config.log for name, topic in image.topics.items()}

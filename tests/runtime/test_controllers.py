@@ -1,0 +1,172 @@
+"""LocalCluster with its real controllers: killed, replaced, restarted, beside brokers or alone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import replog
+from replog.errors import UsageError
+from replog.runtime.cluster_nodes import ClusterLayout
+from replog.types import TopicPartition
+from tests.runtime.test_local_cluster import run, values
+
+
+async def led_again(cluster) -> None:
+    await cluster.until(lambda now: now.active_controller is not None, "an active controller")
+
+
+def test_one_controller_that_dies_leaves_the_brokers_at_work_and_comes_back():
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        controller = cluster.active_controller
+        assert controller not in cluster.broker_ids
+        cluster.kill(controller)
+        assert cluster.active_controller is None
+        await cluster.produce("orders", [b"a"])
+        await cluster.restart(controller)
+        await led_again(cluster)
+        await cluster.create_topic("bills")
+        assert cluster.topics() == ("bills", "orders")
+        await cluster.produce("orders", [b"b"])
+        assert await values(cluster) == [b"a", b"b"]
+
+    run(scenario)
+
+
+def test_three_controllers_survive_the_loss_of_the_active_one():
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        first = cluster.active_controller
+        cluster.kill(first)
+        await cluster.create_topic("bills")  # asks the next one
+        assert cluster.active_controller not in {None, first}
+        await cluster.produce("bills", [b"a"])
+        leader_id = cluster.leader("orders")
+        epoch = cluster.registration("orders").leader_epoch
+        cluster.kill(leader_id)
+        assert await cluster.leader_after(epoch, "orders") != leader_id
+        await cluster.restart(first)
+        second = cluster.active_controller
+        cluster.kill(second)
+        await cluster.create_topic("notes")
+        assert cluster.topics() == ("bills", "notes", "orders")
+
+    run(scenario, controllers=3)
+
+
+def test_controllers_beside_brokers_live_and_die_with_them():
+    async def scenario(cluster):
+        assert cluster.controller_ids == (1, 2, 3)
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        await cluster.produce("orders", [b"a"])
+        first = cluster.active_controller
+        cluster.kill(first)
+        await cluster.produce("orders", [b"b"])
+        await cluster.create_topic("bills")
+        await cluster.restart(first)
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"a", b"b"]
+
+    run(scenario, controllers=3, combined=True)
+
+
+def test_a_cut_off_controller_is_replaced_and_steps_down():
+    async def scenario(cluster):
+        first = cluster.active_controller
+        cluster.isolate(first)
+        await cluster.until(
+            lambda now: now.active_controller not in {None, first}, "another controller"
+        )
+        await cluster.create_topic("orders")
+        cluster.heal()
+        endpoint = next(
+            member for member in cluster._running().pump.members.values() if member.node_id == first
+        )
+        await cluster.until(lambda _: not endpoint.node.is_active, "the old one to step down")
+        await cluster.until(
+            lambda _: endpoint.node.controller.topics() == ("orders",),
+            "it to know what was decided since",
+        )
+
+    run(scenario, controllers=3, quorum=replog.config.QuorumOptions(fetch_timeout_ms=300))
+
+
+def test_a_broker_starts_from_its_copy_of_the_metadata_while_no_controller_runs():
+    """Goal: followers go on following, so that acks=all is met again; nobody leads anew."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        await cluster.produce("orders", [b"a"])
+        await cluster.stop(3)
+        await cluster.until(lambda now: now.isr("orders") == (1, 2), "3 to be out")
+        members = cluster._running().members
+        await cluster.restart(3)
+        await cluster.in_sync("orders")
+        for node_id in (1, 2, 3):
+            member = next(
+                m for m in cluster._running().pump.members.values() if m.node_id == node_id
+            )
+            member.log.checkpoint_high_watermark()
+        cluster.kill(1001)
+        cluster.kill(3)
+        pending = asyncio.ensure_future(cluster.produce("orders", [b"b"]))
+        await members.start(3)
+        await pending
+        assert cluster.replica(3, "orders").log_end_offset == 2
+        assert members.node(3).broker_epoch == -1
+        cluster.kill(1)
+        await members.start(1)
+        await cluster.until(lambda now: now.replica(1, "orders") is not None, "its log")
+        assert not cluster.replica(1, "orders").is_leader, "not before it is registered"
+        await cluster.restart(1001)
+        await led_again(cluster)
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"a", b"b"]
+
+    run(scenario)
+
+
+def test_a_topic_deleted_while_a_broker_was_away_is_deleted_on_its_return():
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        await cluster.create_topic("bills")
+        await cluster.stop(2)
+        await cluster.delete_topic("orders")
+        await cluster.create_topic("orders")
+        await cluster.delete_topic("bills")
+        before = cluster.registration("orders").topic_id
+        await cluster.restart(2)
+        await cluster.in_sync("orders")
+        store = cluster._running().members.node(2).store
+        assert store.get(TopicPartition("bills", 0)) is None
+        assert store.get(TopicPartition("orders", 0)).topic_id == before
+        assert store.directory.strays == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("options", [{}, {"controllers": 3}, {"controllers": 3, "combined": True}])
+def test_a_cluster_opens_again_after_all_of_it_was_killed(tmp_path, options):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", partitions=2)
+        for partition in (0, 1):
+            await cluster.produce("orders", [b"%d" % partition], partition=partition)
+        for node_id in {*cluster.controller_ids, *cluster.broker_ids}:
+            cluster.kill(node_id)
+
+    async def again(cluster):
+        for partition in (0, 1):
+            await cluster.produce("orders", [b"more"], partition=partition)
+            assert await values(cluster, partition=partition) == [b"%d" % partition, b"more"]
+
+    run(scenario, directory=tmp_path, **options)
+    run(again, directory=tmp_path, **options)
+
+
+def test_layouts_that_cannot_be_are_refused():
+    for options in ({"controllers": 2}, {"controllers": 0}, {"controllers": 5, "combined": True}):
+        with pytest.raises(UsageError):
+            replog.LocalCluster(3, **options)
+    assert ClusterLayout.of(3, 1, combined=True).nodes == (1, 2, 3)
