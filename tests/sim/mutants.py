@@ -2,13 +2,15 @@
 
 Each patch takes one guard out of a copy of the package; its first paragraph says which. Fresh seeds
 are played on the copy until a general invariant breaks. What the code under test itself refuses (an
-invariant of its own, an error) does not count: the hunt goes on.
+invariant of its own, an error) does not count: the hunt goes on. What became of each mutant at its
+latest hunt is kept in `mutants/caught.txt`.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import datetime as dt
 import json
 import os
 import shutil
@@ -22,6 +24,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PATCHES = Path(__file__).parent / "mutants"
+TABLE = PATCHES / "caught.txt"
 CPU_S_MAX = float(os.environ.get("REPLOG_MUTANT_CPU_S", "300"))
 
 
@@ -34,6 +37,10 @@ class Hunt:
     cpu_s: float
     seeds: int
     message: str
+
+    def table_line(self, commit: str, today: dt.date) -> str:
+        caught = self.invariant or "SURVIVED"
+        return f"{self.name} {caught} {self.cpu_s} cpu-s {self.seeds} seeds {today} {commit}"
 
 
 def patches() -> list[Path]:
@@ -106,6 +113,17 @@ def hunts(chosen: list[Path], jobs: int) -> Iterator[Hunt]:
         yield from pool.map(lambda patch: hunt(patch, first_seed), chosen)
 
 
+def note(found: Hunt) -> None:
+    """Put the outcome in the place of the mutant's last one; lines of mutants that are gone go."""
+    from tests.sim.runs import commit
+
+    known = TABLE.read_text().splitlines() if TABLE.exists() else []
+    lines = {line.split()[0]: line for line in known}
+    lines[found.name] = found.table_line(commit(), dt.datetime.now(tz=dt.UTC).date())
+    names = {patch.stem for patch in patches()}
+    TABLE.write_text("".join(f"{lines[name]}\n" for name in sorted(lines) if name in names))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hunt", type=int, help=argparse.SUPPRESS)
@@ -118,6 +136,7 @@ def main() -> int:
     chosen = [one for one in patches() if not arguments.names or one.stem in arguments.names]
     survived = 0
     for found in hunts(chosen, arguments.jobs):
+        note(found)
         survived += found.invariant is None
         caught = f"caught by {found.invariant}" if found.invariant else "SURVIVED"
         print(f"{found.name}: {caught} after {found.cpu_s} CPU-s, {found.seeds} seeds", flush=True)
