@@ -191,6 +191,43 @@ class BalanceLeadersResponse:
 
 
 @frozen
+class DescribePartitionsRequest:
+    """How these partitions, or all that nobody leads, are doing."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@frozen
+class PartitionStatus:
+    """One partition as the controller sees it. `message` says what a partition without a leader
+    waits for; None for one that is led.
+    """
+
+    topic_partition: TopicPartition
+    error: ErrorCode = ErrorCode.NONE
+    state: str = "NonExistent"
+    replica_states: tuple[tuple[int, str], ...] = ()
+    leader_id: int | None = None
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: tuple[int, ...] = ()
+    eligible: tuple[int, ...] = ()
+    """Out of sync, but holding all that is committed (KIP-966)."""
+    suspect: tuple[int, ...] = ()
+    """Back from an unclean stop: not one of them alone vouches for anything."""
+    damaged: tuple[int, ...] = ()
+    message: str | None = None
+
+
+@frozen
+class DescribePartitionsResponse:
+    """In the order of the request's partitions."""
+
+    error: ErrorCode = ErrorCode.NONE
+    partitions: tuple[PartitionStatus, ...] = ()
+
+
+@frozen
 class UnregisterBrokerRequest:
     """Forget a broker for good; it must hold no replica."""
 
@@ -205,6 +242,7 @@ AdminRequest: TypeAlias = (
     | ReassignPartitionsRequest
     | ListReassignmentsRequest
     | BalanceLeadersRequest
+    | DescribePartitionsRequest
     | UnregisterBrokerRequest
 )
 AdminAnswer: TypeAlias = (
@@ -213,4 +251,5 @@ AdminAnswer: TypeAlias = (
     | PartitionResults
     | ListReassignmentsResponse
     | BalanceLeadersResponse
+    | DescribePartitionsResponse
 )

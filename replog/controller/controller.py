@@ -23,6 +23,7 @@ from replog.admin_messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribePartitionsRequest,
     ElectLeadersRequest,
     ListReassignmentsRequest,
     ReassignPartitionsRequest,
@@ -58,6 +59,7 @@ from replog.controller.metadata_feed import MetadataFeed
 from replog.controller.metadata_image import MetadataImage
 from replog.controller.option_control import OptionControl
 from replog.controller.partition_control import PartitionControl
+from replog.controller.partition_description import describe
 from replog.controller.reassignment import Reassignments
 from replog.controller.reassignment_control import ReassignmentControl
 from replog.controller.refusals import refused
@@ -289,6 +291,8 @@ class Controller:
                 return self._moves.reassign(request)
             case ListReassignmentsRequest():
                 return self._moves.progress(request)
+            case DescribePartitionsRequest():
+                return describe(self._image, self._reports, request)
             case UnregisterBrokerRequest():
                 return self._brokers.unregister(request)
         return refused(type(request), ErrorCode.INVALID_REQUEST)

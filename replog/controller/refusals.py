@@ -12,6 +12,8 @@ from replog.admin_messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribePartitionsRequest,
+    DescribePartitionsResponse,
     ElectLeadersRequest,
     ListReassignmentsRequest,
     ListReassignmentsResponse,
@@ -50,6 +52,7 @@ _ANSWERS: dict[type, type] = {
     ReassignPartitionsRequest: PartitionResults,
     ListReassignmentsRequest: ListReassignmentsResponse,
     BalanceLeadersRequest: BalanceLeadersResponse,
+    DescribePartitionsRequest: DescribePartitionsResponse,
 }
 
 

@@ -9,6 +9,7 @@ from replog.admin_messages import (
     BalanceLeadersRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DescribePartitionsRequest,
     ElectionKind,
     ElectLeadersRequest,
     Reassignment,
@@ -267,6 +268,50 @@ def test_a_broker_is_forgotten_once_it_holds_nothing(controller):
     assert controller.model.broker(2) is None
     assert controller.model.next_deadline_ms is not None
     controller.start(2, incarnation="second")
+
+
+class TestAPartitionThatNobodyLeads:
+    def status(self, controller, *names):
+        answer = controller.ask(DescribePartitionsRequest(partitions=names or None))
+        return answer.partitions
+
+    def test_stays_in_the_metadata_and_says_what_it_waits_for(self, controller):
+        controller.create(replicas=(0, 1))
+        controller.lose(1)
+        controller.lose(0)
+        (status,) = self.status(controller)
+        assert (status.state, status.leader_id, status.leader_epoch) == ("Offline", None, 1)
+        assert status.replica_states == ((0, "Offline"), (1, "Offline"))
+        assert "start broker 0" in status.message
+
+    def test_names_those_whose_logs_have_to_be_compared(self, controller):
+        controller.create(replicas=(0, 1), min_insync_replicas=2)
+        partition = controller.partition()
+        controller.lose(1)
+        controller.lose(0)
+        controller.restart(0, "second", clean=False, logs=(log_of(partition, 0, 5),))
+        (status,) = self.status(controller, T0)
+        assert (status.isr, status.suspect, status.eligible) == ((0,), (0,), (1,))
+        assert "start broker 1" in status.message
+        controller.register(1, "second", logs=(log_of(partition, 0, 9),))
+        (status,) = self.status(controller, T0)
+        assert status.suspect == (0, 1)
+        assert "[1] have not told theirs; start [1]" in status.message
+
+    def test_names_damage(self, controller):
+        controller.create(replicas=(0,))
+        controller.heartbeat(0, damaged=(T0,))
+        (status,) = self.status(controller, T0)
+        assert (status.state, status.damaged) == ("Offline", (0,))
+        assert "the logs of [0] are damaged" in status.message
+
+    def test_is_told_from_one_that_is_not_there(self, controller):
+        (status,) = self.status(controller, T0)
+        assert (status.error, status.state) == (UNKNOWN, "NonExistent")
+        controller.create(replicas=(0, 1))
+        (status,) = self.status(controller, T0)
+        assert (status.error, status.state, status.message) == (ErrorCode.NONE, "Online", None)
+        assert self.status(controller) == ()
 
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -9,6 +9,7 @@ from replog.admin_messages import (
     BalanceLeadersRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DescribePartitionsRequest,
     ElectionKind,
     ElectLeadersRequest,
     ListReassignmentsRequest,
@@ -55,6 +56,7 @@ REQUESTS = [
     ReassignPartitionsRequest(partitions=()),
     ListReassignmentsRequest(),
     BalanceLeadersRequest(),
+    DescribePartitionsRequest(),
     UnregisterBrokerRequest(broker_id=0),
 ]
 

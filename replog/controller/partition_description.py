@@ -1,0 +1,96 @@
+"""How a partition is doing, and what one that nobody leads waits for, in a sentence."""
+
+from __future__ import annotations
+
+from replog.admin_messages import (
+    DescribePartitionsRequest,
+    DescribePartitionsResponse,
+    PartitionStatus,
+)
+from replog.controller.metadata_image import MetadataImage
+from replog.controller.partition_image import PartitionImage
+from replog.controller.replica_reports import ReplicaReports
+from replog.controller.state_machines import partition_state, replica_state
+from replog.messages import ErrorCode
+
+
+def describe(
+    image: MetadataImage, reports: ReplicaReports, request: DescribePartitionsRequest
+) -> DescribePartitionsResponse:
+    """A status for each partition asked for."""
+    if request.partitions is None:
+        return DescribePartitionsResponse(
+            partitions=tuple(_status(image, reports, found) for found in image.leaderless)
+        )
+    statuses = []
+    for name in request.partitions:
+        partition = image.partition(name)
+        if partition is None:
+            statuses.append(
+                PartitionStatus(
+                    topic_partition=name,
+                    error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    message=f"expected an existing partition, found no {name}",
+                )
+            )
+        else:
+            statuses.append(_status(image, reports, partition))
+    return DescribePartitionsResponse(partitions=tuple(statuses))
+
+
+def _status(
+    image: MetadataImage, reports: ReplicaReports, partition: PartitionImage
+) -> PartitionStatus:
+    return PartitionStatus(
+        topic_partition=partition.name,
+        state=partition_state(partition).value,
+        replica_states=tuple(
+            (replica, replica_state(image, partition, replica).value)
+            for replica in partition.replicas
+        ),
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        isr=partition.isr,
+        eligible=partition.elr,
+        suspect=partition.last_known_elr,
+        damaged=tuple(sorted(reports.damaged(partition))),
+        message=_waits_for(image, reports, partition),
+    )
+
+
+def _waits_for(
+    image: MetadataImage, reports: ReplicaReports, partition: PartitionImage
+) -> str | None:
+    if partition.leader_id is not None:
+        return None
+    damaged = reports.damaged(partition)
+    suspects = set(partition.last_known_elr)
+    sound = [
+        replica
+        for replica in (*partition.isr, *partition.elr)
+        if replica not in suspects and replica not in damaged
+    ]
+    begin = f"expected a leader of {partition.name}, found none"
+    unclean = (
+        f"or set unclean.leader.election.enable, and lose what only {_named(partition)} may have"
+    )
+    if sound:
+        return f"{begin}; start broker {' or '.join(map(str, sound))}, {unclean}"
+    ends = reports.ends(partition)
+    untold = [replica for replica in partition.last_known_elr if replica not in ends]
+    away = [replica for replica in untold if not image.is_live(replica)]
+    if damaged:
+        begin += f" (the logs of {sorted(damaged)} are damaged)"
+    if not untold:
+        return f"{begin}, nor a replica that vouches for its records; mend a log, {unclean}"
+    what = f"start {away}" if away else "wait until they have told"
+    return (
+        f"{begin}; its holders may have lost their tails, so that the longest of "
+        f"{partition.min_insync_replicas} is chosen, and {untold} have not told theirs; {what}, "
+        f"{unclean}"
+    )
+
+
+def _named(partition: PartitionImage) -> str:
+    return str(sorted({*partition.isr, *partition.elr, *partition.last_known_elr}))
