@@ -93,10 +93,10 @@ class Controller:
         """Register and unfence; logs that nobody leads are told as they were found, or empty."""
         for broker_id in broker_ids:
             assert self.register(broker_id, **more).error == 0
-            leaderless = tuple(self._leaderless(broker_id, more.get("logs", ())))
+            leaderless = tuple(self.leaderless(broker_id, more.get("logs", ())))
             assert not self.heartbeat(broker_id, leaderless=leaderless).fenced
 
-    def _leaderless(self, broker_id, logs):
+    def leaderless(self, broker_id, logs):
         found = {(log.topic_partition, log.topic_id): log for log in logs}
         for topic in self.model.topics():
             for name in self.model.partitions_of(topic):

@@ -1,10 +1,17 @@
-"""An administrator: creates the topics, deletes records, deletes a topic and creates it again."""
+"""An administrator: creates topics, deletes records, deletes a topic and creates it again, moves
+replicas and leaders.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from replog.admin_messages import (
+    BalanceLeadersRequest,
+    Reassignment,
+    ReassignPartitionsRequest,
+)
 from replog.messages import (
     CreateTopicRequest,
     CreateTopicResponse,
@@ -93,10 +100,26 @@ class Admin(Client):
         if self.stopped:
             return
         self.scheduler.after(1 + self.stream.exponential(INTERVAL_US), self._act)
-        if self.stream.chance(0.7):
+        if self._options.moves and self.stream.chance(0.5):
+            self._move()
+        elif self.stream.chance(0.7):
             self._delete_records()
         else:
             self._delete_scratch()
+
+    def _move(self) -> None:
+        """Replicas elsewhere, or back, or the leaders."""
+        name = TopicPartition(self._topic, self.stream.below(self._options.partitions))
+        kind = self.stream.below(5)
+        request: ReassignPartitionsRequest | BalanceLeadersRequest
+        if kind == 0:
+            request = BalanceLeadersRequest(threshold_percent=0)
+        else:
+            brokers = range(1, self._options.brokers + 1)
+            target = tuple(self.stream.sample(brokers, self._options.replication_factor))
+            moved = Reassignment(topic_partition=name, replicas=None if kind == 1 else target)
+            request = ReassignPartitionsRequest(partitions=(moved,))
+        self.ask(CONTROLLER, request, TIMEOUT_US, lambda _: None)
 
     def _delete_records(self) -> None:
         name = TopicPartition(self._topic, self.stream.below(self._options.partitions))

@@ -35,6 +35,8 @@ def unfinished(world: World) -> Iterator[str]:
             yield f"{broker} does not run"
         elif registration is None or not registration.eligible:
             yield f"{broker} takes no part: {registration}"
+    for partition in world.controller.image.reassigning:
+        yield f"a reassignment goes on: {partition.registration}"
     for truth in world.truth.partitions.values():
         yield from _unlike(world, truth)
     for producer in world.producers:

@@ -38,6 +38,8 @@ NAMES = (
     "broker fenced when its connections broke",
     "broker fenced when its session ran out",
     "controller crashed",
+    "replicas moved",
+    "reassignment called off",
     "broker back from an unclean stop",
     "broker back from a clean stop",
     "elected the longest of unclean replicas",
@@ -105,6 +107,11 @@ class Marks:
         elif isinstance(incident, controller_incidents.LeaderElected):
             if incident.cause is controller_incidents.ElectionCause.LONGEST:
                 self.hit("elected the longest of unclean replicas")
+        elif isinstance(incident, controller_incidents.ReassignmentStepped):
+            if incident.cause is controller_incidents.ReassignmentCause.COMPLETED:
+                self.hit("replicas moved")
+            elif incident.cause is controller_incidents.ReassignmentCause.CANCELLED:
+                self.hit("reassignment called off")
         elif isinstance(incident, controller_incidents.PartitionOffline):
             self.hit("partition without a leader")
 

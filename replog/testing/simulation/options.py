@@ -48,6 +48,8 @@ class RunOptions:
     partitions: int = 1
     flush_mode: FlushMode = "os"
     racks: bool = False
+    moves: bool = False
+    """Whether replicas and leaders are moved."""
     shuffle: bool = True
     producers: int = 3
     consumers: int = 2
@@ -135,6 +137,7 @@ def draw_options(stream: Stream) -> RunOptions:
         partitions=stream.choice((1, 1, 2, 4)),
         flush_mode=stream.choice(("os", "os", "commit")),
         racks=stream.chance(0.3),
+        moves=stream.chance(0.6),
         shuffle=stream.chance(0.8),
         producers=stream.between(2, 5),
         consumers=stream.between(1, 3),
