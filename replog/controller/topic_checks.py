@@ -11,7 +11,6 @@ from replog.controller.placement import UsableBroker
 from replog.controller.topic_options import config_from
 from replog.errors import UsageError
 from replog.messages import CreateTopicRequest, ErrorCode
-from replog.registrations import TopicConfig
 
 NAME_LENGTH_MAX = 249
 PARTITIONS_MAX = 10_000
@@ -56,17 +55,6 @@ def check_name(topic: str, existing: Collection[str]) -> Refusal | None:
                     f"expected a name that differs in more than . and _ (metrics fold them), but "
                     f"{topic!r} collides with {other!r}; choose another",
                 )
-    return None
-
-
-def check_config(config: TopicConfig) -> Refusal | None:
-    """Whether the topic's own options can be kept; its log's options check themselves."""
-    floor = config.min_insync_replicas
-    if floor < 1:
-        return Refusal(
-            ErrorCode.INVALID_CONFIG,
-            f"expected min_insync_replicas >= 1, found {floor}; give at least 1",
-        )
     return None
 
 
