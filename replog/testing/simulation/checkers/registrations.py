@@ -71,11 +71,14 @@ class JoinersAreEligible:
                 continue  # followers may have turned to another leader; it will be refused
             log = self.truth.log_of(broker.broker_id, name)
             begun = truth.epoch_starts.get(proposal.leader_epoch)
-            for broker_id, _ in proposal.isr:
+            for broker_id, broker_epoch in proposal.isr:
                 if broker_id in told.isr or log is None:
                     continue
                 if not self.truth.vouches(broker_id, name):
                     continue
+                registered = self.truth.registered.get(broker_id)
+                if registered is None or broker_epoch < registered.broker_epoch:
+                    continue  # another incarnation has registered since: it will be refused
                 other = self.truth.log_of(broker_id, name)
                 end = -1 if other is None else other.log_end_offset
                 if end < log.high_watermark or (begun is not None and end < begun):
