@@ -13,7 +13,7 @@ here knows what the metadata means for a partition.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from replog.config import ControllerOptions
 from replog.controller.effects import (
@@ -40,6 +40,7 @@ from replog.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaderlessLog,
+    LogSize,
     MetadataFetchRequest,
     MetadataFetchResponse,
     RegisterBrokerRequest,
@@ -83,6 +84,8 @@ class BrokerSession:
         self.broker_epoch = NO_BROKER_EPOCH
         self.version = 0
         """Metadata applied so far."""
+        self.log_sizes: Callable[[], tuple[LogSize, ...]] = tuple
+        """Asked with each heartbeat: the logs here whose partitions have replicas to catch up."""
         self.fenced = True
         self.state = SessionState.NEW
         self._incarnation_id = incarnation_id
@@ -289,6 +292,7 @@ class BrokerSession:
                 want_shut_down=self.state is SessionState.LEAVING,
                 damaged=self._damaged_told,
                 leaderless=tuple(self._leaderless.values()),
+                sizes=self.log_sizes(),
             )
             request_id = self._heartbeat.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, heartbeat))

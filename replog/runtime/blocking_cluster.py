@@ -16,6 +16,7 @@ from replog.types import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Sequence
 
+    from replog.admin_messages import AdminAnswer, AdminRequest
     from replog.client.consumer import ConsumedRecords, Consumer, Start
     from replog.client.produced import Produced
     from replog.client.producer import AcksName
@@ -119,6 +120,9 @@ class BlockingCluster:
 
     def delete_topic(self, topic: str) -> None:
         self.wait(self._cluster.delete_topic(topic))
+
+    def admin(self, request: AdminRequest) -> AdminAnswer:
+        return self.wait(self._cluster.admin(request))
 
     def topics(self) -> tuple[str, ...]:
         return self._call(self._cluster.topics)

@@ -15,7 +15,7 @@ from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
 from replog.errors import LogFailedError, ReplogError
-from replog.messages import ErrorCode, LeaderlessLog, RegisterBrokerResponse
+from replog.messages import ErrorCode, LeaderlessLog, LogSize, RegisterBrokerResponse
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
     BrokerRegistered,
@@ -82,6 +82,7 @@ class BrokerNode:
         self.session = BrokerSession(
             broker_id, incarnation_id, rack, controller, follows_log=follows_log
         )
+        self.session.log_sizes = self._log_sizes
         self.ended: session_fx.SessionEnded | None = None
         self.broker_epoch = NO_BROKER_EPOCH
         self._network = ports.network
@@ -90,6 +91,8 @@ class BrokerNode:
         )
         self._found: dict[TopicPartition, uuid.UUID] = {}
         """Logs that were there at start, by the id of their topic."""
+        self._behind: dict[TopicPartition, uuid.UUID] = {}
+        """Partitions held here of which a replica is not in sync, by the id of their topic."""
         self._registered_version: int | None = None
         """Metadata version at registration, until the logs were held against it."""
         self._may_lead = not follows_log
@@ -249,8 +252,16 @@ class BrokerNode:
     ) -> None:
         """Let the session know of logs that nobody leads, and of those that are led again."""
         led = [name for name, _ in removed]
+        for name in led:
+            self._behind.pop(name, None)
         leaderless: list[LeaderlessLog] = []
         for registration in delta.partitions:
+            if self.broker_id in registration.replicas and len(registration.isr) < len(
+                registration.replicas
+            ):
+                self._behind[registration.topic_partition] = registration.topic_id
+            else:
+                self._behind.pop(registration.topic_partition, None)
             if self.broker_id not in registration.replicas:
                 continue
             log = self.store.get(registration.topic_partition)
@@ -269,6 +280,17 @@ class BrokerNode:
         if led or leaderless:
             changed = session_ev.LeadersChanged(leaderless=tuple(leaderless), led=tuple(led))
             self._step_session(changed, now_ms)
+
+    def _log_sizes(self) -> tuple[LogSize, ...]:
+        """How large the logs are of which replicas are catching up, here or elsewhere."""
+        sizes = []
+        for name, topic_id in self._behind.items():
+            log = self.store.get(name)
+            if log is not None:
+                sizes.append(
+                    LogSize(topic_partition=name, topic_id=topic_id, size_bytes=log.size_bytes)
+                )
+        return tuple(sizes)
 
     def _is_level(self, version: int) -> bool:
         """Whether metadata of this version has what was decided when the broker registered."""

@@ -169,7 +169,7 @@ class ClientEndpoint:
         """Whether anybody is at the address."""
         return receiver in self._transport
 
-    def ask(self, receiver: int, request: Request, answered: Callable[[Any], None]) -> int:
+    def ask(self, receiver: int, request: Any, answered: Callable[[Any], None]) -> int:
         """Send a request and return its id; `answered` gets the response, None if none comes."""
         self._next_request_id += 1
         self._waiting[self._next_request_id] = answered

@@ -33,6 +33,7 @@ from replog.types import Isolation, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from replog.admin_messages import AdminAnswer, AdminRequest
     from replog.client.consumer import Start
     from replog.client.produced import Produced
     from replog.client.producer import AcksName
@@ -191,7 +192,7 @@ class LocalCluster:
         """
         running = self._running()
         if replication_factor is None:
-            replication_factor = min(3, len(self.broker_ids))
+            replication_factor = min(3, len(self.broker_ids)) if assignment is None else -1
         await running.ask_controller(
             CreateTopicRequest(
                 topic=topic,
@@ -213,6 +214,16 @@ class LocalCluster:
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic and its files. Raises UnknownTopicOrPartitionError."""
         await self._running().ask_controller(DeleteTopicRequest(topic=topic))
+
+    async def admin(self, request: AdminRequest) -> AdminAnswer:
+        """Ask the controller what `replog.admin_messages` has: replicas elsewhere, more partitions,
+        options, elections, a balance, how partitions are doing.
+
+        Returns its answer, which may hold an error for each part. Raises what stands for an error
+        of the whole; RequestTimedOutError where no controller stays active.
+        """
+        answer: AdminAnswer = await self._running().ask_controller(request)
+        return answer
 
     def topics(self) -> tuple[str, ...]:
         """The names of all topics, sorted."""

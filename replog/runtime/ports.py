@@ -47,6 +47,10 @@ class AppendedRange(Protocol):
 class ReplicatedLog(LogView, Protocol):
     """A log as the executor drives it. Every method raises ReplogError, and only that."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all records that it has."""
+
     def append_as_leader(self, batches: RawBatches, leader_epoch: int) -> AppendedRange:
         """Append in memory order, not synced: syncing is the flush scheduler's."""
 

@@ -68,6 +68,10 @@ class ReplicaLog:
         return self.log.last_stable_offset
 
     @property
+    def size_bytes(self) -> int:
+        return self.log.size_bytes
+
+    @property
     def latest_epoch(self) -> int:
         return self.log.latest_epoch
 

@@ -22,6 +22,7 @@ from replog.storage.kafka_uuid import random_uuid
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from replog.admin_messages import AdminRequest
     from replog.client.producer import AcksName
     from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
     from replog.messages import ControllerRequest
@@ -93,7 +94,7 @@ class RunningCluster:
             )
         )
 
-    async def ask_controller(self, request: ControllerRequest) -> Any:
+    async def ask_controller(self, request: ControllerRequest | AdminRequest) -> Any:
         """The active controller's answer. Raises what it refuses, RequestTimedOutError.
 
         A controller that steps down, or dies, is asked no further: its successor is, as soon as
@@ -117,10 +118,11 @@ class RunningCluster:
         if response.error is not ErrorCode.NONE:
             if unsure and wanted is not None and not before and wanted():
                 return response
-            raise error_of(response.error, response.message or response.error.name)
+            message = getattr(response, "message", None)
+            raise error_of(response.error, message or response.error.name)
         return response
 
-    def _outcome_of(self, request: ControllerRequest) -> Callable[[], bool] | None:
+    def _outcome_of(self, request: ControllerRequest | AdminRequest) -> Callable[[], bool] | None:
         """What is so once the request was carried out, however often it is sent."""
         match request:
             case CreateTopicRequest():
@@ -129,7 +131,7 @@ class RunningCluster:
                 return lambda: not self.view.partitions_of(request.topic)
         return None
 
-    async def _ask_active(self, request: ControllerRequest) -> Any:
+    async def _ask_active(self, request: ControllerRequest | AdminRequest) -> Any:
         """The answer of the controller that is active now; None if its connection breaks."""
         active_id = self.view.active_id
         if active_id is None:

@@ -112,6 +112,10 @@ class SimLog:
         return self.high_watermark
 
     @property
+    def size_bytes(self) -> int:
+        return self.readable_bytes(self.log_start_offset, self.log_end_offset, 1 << 62)
+
+    @property
     def latest_epoch(self) -> int:
         return self.epochs.latest_epoch
 

@@ -1,0 +1,115 @@
+"""Operators' commands on real logs: replicas move with their records, the old ones' files go."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+import replog
+from replog.admin_messages import (
+    AlterOptionsRequest,
+    BalanceLeadersRequest,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DescribePartitionsRequest,
+    ListReassignmentsRequest,
+    Reassignment,
+    ReassignPartitionsRequest,
+    ResourceKind,
+)
+from replog.errors import UnknownTopicOrPartitionError
+from replog.messages import CreateTopicRequest, ErrorCode
+from replog.types import TopicPartition
+
+NAME = TopicPartition("orders", 0)
+
+
+def run(scenario, brokers: int = 4, **options) -> None:
+    async def main():
+        async with replog.LocalCluster(brokers, **options) as cluster:
+            await scenario(cluster)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+async def reassign(cluster, replicas, **more):
+    asked = Reassignment(topic_partition=NAME, replicas=replicas)
+    answer = await cluster.admin(ReassignPartitionsRequest(partitions=(asked,), **more))
+    return answer.partitions[0].error
+
+
+def replicas_are(replicas):
+    return lambda cluster: cluster.registration("orders").replicas == replicas
+
+
+def test_replicas_move_with_their_records_and_the_old_files_go():
+    async def scenario(cluster):
+        one, two, three, four = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one, two)], min_insync_replicas=2)
+        await cluster.produce("orders", [b"%d" % n for n in range(1000)])
+        old = cluster.partition_directory(one, "orders")
+        assert os.path.isdir(old)
+        assert await reassign(cluster, (three, four)) is ErrorCode.NONE
+        await cluster.until(replicas_are((three, four)), "replicas elsewhere")
+        assert cluster.leader("orders") in {three, four}
+        await cluster.produce("orders", [b"after"])
+        found = [record.value async for record in cluster.consume("orders", end="latest")]
+        assert len(found) == 1001
+        assert (await cluster.admin(ListReassignmentsRequest())).reassignments == ()
+        await cluster.until(lambda _: not os.path.isdir(old), "the old files to go")
+
+    run(scenario)
+
+
+def test_progress_is_told_while_a_new_replica_is_away():
+    async def scenario(cluster):
+        one, two, three, _ = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one, two)])
+        await cluster.produce("orders", [b"x" * 1000] * 100)
+        cluster.kill(three)
+        await reassign(cluster, (one, three), throttle_bytes_per_s=1_000_000)
+        progress = (await cluster.admin(ListReassignmentsRequest())).reassignments[0]
+        assert (progress.adding, progress.removing) == ((three,), (two,))
+        while progress.bytes_left is None:
+            progress = (await cluster.admin(ListReassignmentsRequest())).reassignments[0]
+        assert progress.bytes_left >= 100_000
+        assert await reassign(cluster, None) is ErrorCode.NONE
+        assert cluster.registration("orders").replicas == (one, two)
+
+    run(scenario, controller=replog.ControllerOptions(broker_heartbeat_interval_ms=50))
+
+
+def test_topics_of_one_command_wait_until_every_replica_has_started():
+    async def scenario(cluster):
+        topics = tuple(
+            CreateTopicRequest(topic=f"t{n}", partitions=5, replication_factor=3) for n in range(4)
+        )
+        answer = await cluster.admin(CreateTopicsRequest(topics=topics, wait_ms_max=20_000))
+        assert [topic.error for topic in answer.topics] == [ErrorCode.NONE] * 4
+        for number in range(4):
+            for partition in range(5):
+                for broker_id in cluster.registration(f"t{number}", partition).replicas:
+                    assert cluster.replica(broker_id, f"t{number}", partition) is not None
+
+    run(scenario)
+
+
+def test_commands_reach_the_controller_and_their_errors_come_back():
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        await cluster.admin(CreatePartitionsRequest(topic="orders", count=3))
+        await cluster.produce("orders", [b"x"], partition=2)
+        options = {"retention.ms": "60000"}
+        await cluster.admin(
+            AlterOptionsRequest(kind=ResourceKind.TOPIC, name="orders", options=options)
+        )
+        assert cluster.registration("orders").config.log.retention_ms == 60000
+        assert (await cluster.admin(BalanceLeadersRequest(dry_run=True))).moves == ()
+        (status,) = (await cluster.admin(DescribePartitionsRequest(partitions=(NAME,)))).partitions
+        assert status.state == "Online"
+        with pytest.raises(UnknownTopicOrPartitionError, match="found no 'gone'"):
+            await cluster.admin(CreatePartitionsRequest(topic="gone", count=3))
+
+    run(scenario, brokers=3)
