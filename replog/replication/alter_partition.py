@@ -33,7 +33,7 @@ class ProposalQueue:
         self.waiting: dict[TopicPartition, IsrProposal] = {}
         """Not sent yet, or to be sent again."""
         self._sent: tuple[IsrProposal, ...] = ()
-        self._request_id: int | None = None
+        self.request_id: int | None = None
         """Of the request in flight."""
         self._timer: Timer | None = None
         """The pause before the next request, or the patience with the one in flight."""
@@ -50,18 +50,18 @@ class ProposalQueue:
 
     def maybe_send(self, now_ms: int) -> None:
         """Send what waits, unless a request is in flight or a pause goes on."""
-        if not self.waiting or self._request_id is not None or self._timer is not None:
+        if not self.waiting or self.request_id is not None or self._timer is not None:
             return
         self._sent = tuple(self.waiting.values())
         self.waiting.clear()
         context = self._context
-        self._request_id = next(context.request_ids)
+        self.request_id = next(context.request_ids)
         self._timer = context.deadlines.schedule(
             now_ms + context.options.request_timeout_ms, self._fail
         )
         context.emit(
             SendToController(
-                self._request_id,
+                self.request_id,
                 AlterPartitionRequest(
                     broker_id=context.cluster.broker_id,
                     broker_epoch=context.cluster.broker_epoch,
@@ -70,13 +70,11 @@ class ProposalQueue:
             )
         )
 
-    def answered(self, request_id: int, response: object, now_ms: int) -> bool:
-        """Take in the answer to the request in flight; False: that is another's."""
-        if request_id != self._request_id:
-            return False
+    def answered(self, response: object, now_ms: int) -> None:
+        """Take in the answer to the request in flight."""
         if not isinstance(response, AlterPartitionResponse) or response.error is not ErrorCode.NONE:
             self._fail(now_ms)
-            return True
+            return
         sent = self._take_sent()
         decisions = {decision.topic_partition: decision for decision in response.decisions}
         again = False
@@ -87,11 +85,10 @@ class ProposalQueue:
                 self.waiting.setdefault(proposal.topic_partition, proposal)
         if again:
             self._pause(now_ms)
-        return True
 
     def failed(self, request_id: int, now_ms: int) -> bool:
         """The request in flight got no answer; False: that was another's."""
-        if request_id != self._request_id:
+        if request_id != self.request_id:
             return False
         self._fail(now_ms)
         return True
@@ -103,7 +100,7 @@ class ProposalQueue:
 
     def _take_sent(self) -> tuple[IsrProposal, ...]:
         self._context.deadlines.cancel(self._timer)
-        self._timer = self._request_id = None
+        self._timer = self.request_id = None
         sent, self._sent = self._sent, ()
         return sent
 

@@ -40,7 +40,7 @@ class DeleteServer:
     def __init__(self, context: HostContext, table: PartitionTable) -> None:
         self._context = context
         self._table = table
-        self._waits: dict[int, _DeleteWait] = {}
+        self.waits: dict[int, _DeleteWait] = {}
 
     def receive(self, request_id: int, request: DeleteRecordsRequest, now_ms: int) -> None:
         """Move the log starts; answer when the low watermarks have followed."""
@@ -60,7 +60,7 @@ class DeleteServer:
                 self._context.moved.setdefault(topic_partition, False)
             wait.offsets.append((topic_partition, offset))
             wait.answers.append(answer)
-        self._waits[request_id] = wait
+        self.waits[request_id] = wait
         # The log start has moved when this step's effects are carried out: look then.
         wait.timer = self._context.deadlines.schedule(
             now_ms + max(request.timeout_ms, 0), lambda _: self._expire(wait)
@@ -69,14 +69,12 @@ class DeleteServer:
 
     def wake(self) -> None:
         """Log starts, brokers or leaders have changed."""
-        if not self._waits:
-            return
-        for wait in list(self._waits.values()):
+        for wait in list(self.waits.values()):
             self._look_at(wait, {})
 
     def gone(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
-        wait = self._waits.pop(request_id, None)
+        wait = self.waits.pop(request_id, None)
         if wait is not None:
             self._context.deadlines.cancel(wait.timer)
 
@@ -130,6 +128,6 @@ class DeleteServer:
 
     def _answer(self, wait: _DeleteWait) -> None:
         self._context.deadlines.cancel(wait.timer)
-        del self._waits[wait.request_id]
+        del self.waits[wait.request_id]
         answers = tuple(answer for answer in wait.answers if answer is not None)
         self._context.emit(Respond(wait.request_id, DeleteRecordsResponse(partitions=answers)))

@@ -73,7 +73,8 @@ class FetchServer:
             if session.waiting is not None:
                 # Its asker has given it up, or it would not ask again in the same session.
                 self._complete(session.waiting, now_ms)
-            self._unwatch(session, request.forgotten)
+            if request.forgotten:
+                self._unwatch(session, request.forgotten)
             session.update(request)
         wait = FetchWait(request_id, request, session)
         if session is not None:
@@ -174,7 +175,7 @@ class FetchServer:
         is_ready = not (request.partitions if session is None else session.partitions)
         available = 0
         looks: _Looks = []
-        for asked in wait.partitions:
+        for asked in wait.partitions():
             replica = replicas.get(asked.topic_partition)
             refusal = self._refusal(asked, request, replica)
             if refusal is None and counts:
@@ -185,7 +186,9 @@ class FetchServer:
                     self._report_fenced(asked, request, refusal.error)
             elif available < request.min_bytes:
                 assert replica is not None
-                available += _readable_bytes(asked, request, replica)
+                end_offset = _read_end(replica, request)
+                if end_offset > asked.fetch_offset:
+                    available += _readable_bytes(asked, request, replica, end_offset)
             looks.append((asked, replica, refusal))
         return looks, is_ready or available >= request.min_bytes
 
@@ -215,7 +218,8 @@ class FetchServer:
         if replica is None or replica.log is None:
             return _refused(asked, self._table.refusal(asked.topic_partition))
         registration = replica.registration
-        if asked.topic_id is not None and asked.topic_id != registration.topic_id:
+        topic_id = asked.topic_id
+        if topic_id is not registration.topic_id and topic_id not in (None, registration.topic_id):
             # Deleted and created again: one of us has not heard of it, and epochs say nothing.
             return _refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader, log = replica.leader, replica.log
@@ -234,20 +238,17 @@ class FetchServer:
                     )
         elif request.replica_id < 0:
             return _refused(asked, ErrorCode.INVALID_REQUEST)
-        error = check_epoch(registration.leader_epoch, asked.current_leader_epoch)
-        if error is not ErrorCode.NONE:
-            return _refused(asked, error)
+        if asked.current_leader_epoch != registration.leader_epoch:
+            error = check_epoch(registration.leader_epoch, asked.current_leader_epoch)
+            if error is not ErrorCode.NONE:
+                return _refused(asked, error)
         if request.replica_id != CONSUMER:
             if leader is None:
                 return _refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if request.replica_id not in leader.followers:
-                unassigned = asked.current_leader_epoch >= 0
-                return _refused(
-                    asked,
-                    ErrorCode.UNKNOWN_LEADER_EPOCH
-                    if unassigned
-                    else ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                )
+                if asked.current_leader_epoch >= 0:
+                    return _refused(asked, ErrorCode.UNKNOWN_LEADER_EPOCH)
+                return _refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
             if asked.log_start_offset > asked.fetch_offset:
                 return _refused(asked, ErrorCode.INVALID_REQUEST)
         if asked.last_fetched_epoch < NO_LEADER_EPOCH:
@@ -300,7 +301,7 @@ class FetchServer:
             return
         self._context.deadlines.cancel(wait.timer)
         replicas = self._table.replicas
-        for asked in wait.partitions:
+        for asked in wait.partitions():
             replica = replicas.get(asked.topic_partition)
             if replica is not None:
                 replica.fetch_waits.pop(wait.request_id, None)
@@ -389,10 +390,9 @@ def _may_rest(request: FetchRequest, replica: Replica | None) -> bool:
     return leader is not None and request.replica_id in leader.isr.maximal
 
 
-def _readable_bytes(asked: FetchPartition, request: FetchRequest, replica: Replica) -> int:
-    end_offset = _read_end(replica, request)
-    if end_offset <= asked.fetch_offset:
-        return 0
+def _readable_bytes(
+    asked: FetchPartition, request: FetchRequest, replica: Replica, end_offset: int
+) -> int:
     if request.min_bytes <= 1:
         return 1
     assert replica.log is not None

@@ -25,7 +25,6 @@ class FetchWait:
         self.session = session
         self.timer: Timer | None = None
 
-    @property
     def partitions(self) -> Collection[FetchPartition]:
         """Those to look at, in the order in which they are served."""
         if self.session is None:

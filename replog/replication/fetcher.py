@@ -51,7 +51,7 @@ class Fetcher:
         """Partitions that will be ready as soon as their own log has done something."""
         self._patience = Patience(context.deadlines, self._give_up)
         """With the fetch in flight."""
-        self._idle = True
+        self.idle = True
         """Nothing was ready when a fetch was due, and no partition has turned since."""
 
     def add(self, follower: Follower) -> None:
@@ -75,15 +75,15 @@ class Fetcher:
         self._patience.end()
         self.request_id = None
 
-    def turned(self, follower: Follower, *, was_busy: bool) -> None:
+    def turned(self, follower: Follower, *, was_busy: bool, is_busy: bool) -> None:
         """A partition's phase, or its log, is another."""
-        self._busy += follower.is_busy - was_busy
-        self._idle = False
+        self._busy += is_busy - was_busy
+        self.idle = False
         self._changed[follower.topic_partition] = None
 
     def maybe_send(self, now_ms: int) -> None:
         """Send the next fetch if it is time."""
-        if self.request_id is not None or self._busy or self._idle:
+        if self.request_id is not None or self._busy or self.idle:
             return
         session = self._session
         asked: tuple[FetchPartition, ...]
@@ -96,7 +96,7 @@ class Fetcher:
             )
         self._changed.clear()
         if not session.known:
-            self._idle = True
+            self.idle = True
             if session.is_incremental:
                 session.reset()
             return

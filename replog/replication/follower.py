@@ -143,7 +143,10 @@ class Follower:
             self.phase is not FollowerPhase.FETCHING
             or asked.current_leader_epoch != self.leader_epoch
             or asked.fetch_offset != self._log.log_end_offset
-            or asked.topic_id != self.registration.topic_id
+            or (
+                asked.topic_id is not self.registration.topic_id
+                and asked.topic_id != self.registration.topic_id
+            )
         ):
             return
         if answer.error is not ErrorCode.NONE:
@@ -288,7 +291,7 @@ class Follower:
     def _turn(self, phase: FollowerPhase) -> None:
         was_busy = self.phase in _BUSY
         self.phase = phase
-        self._fetcher.turned(self, was_busy=was_busy)
+        self._fetcher.turned(self, was_busy=was_busy, is_busy=phase in _BUSY)
 
     def _ask(self, phase: FollowerPhase, now_ms: int) -> None:
         self._turn(phase)
@@ -324,8 +327,9 @@ class Follower:
 
     def _take_watermarks(self, answer: FetchedPartition) -> None:
         log = self._log
+        own_start_offset = log.log_start_offset
         high_watermark = follower_high_watermark(
-            self.high_watermark, answer.high_watermark, log.log_start_offset, log.log_end_offset
+            self.high_watermark, answer.high_watermark, own_start_offset, log.log_end_offset
         )
         if high_watermark != self.high_watermark:
             self.high_watermark = high_watermark
@@ -333,10 +337,10 @@ class Follower:
             self._context.moved[self.topic_partition] = True
         # What we have not seen committed we do not drop; the next answer will say it again.
         log_start_offset = min(answer.log_start_offset, high_watermark)
-        if log_start_offset > max(log.log_start_offset, self._log_start_offset):
+        if log_start_offset > max(own_start_offset, self._log_start_offset):
             self._log_start_offset = log_start_offset
             self._context.emit(AdvanceLogStart(self.topic_partition, log_start_offset))
-            self._fetcher.turned(self, was_busy=self.is_busy)
+            self._fetcher.turned(self, was_busy=self.is_busy, is_busy=self.is_busy)
 
     def _refused(self, error: ErrorCode, now_ms: int) -> None:
         if error in {ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}:

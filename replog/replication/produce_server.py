@@ -67,16 +67,7 @@ class ProduceServer:
         leader, log = replica.leader, replica.log
         wait = appending.wait
         pending = PendingAck(
-            wait,
-            appending.place,
-            ProducedPartition(
-                topic_partition=done.topic_partition,
-                base_offset=done.base_offset,
-                last_offset=done.last_offset,
-                leader_epoch=appending.leader_epoch,
-                log_append_time_ms=done.log_append_time_ms,
-                log_start_offset=log.log_start_offset,
-            ),
+            wait, appending.place, done, appending.leader_epoch, log.log_start_offset
         )
         self._context.moved[done.topic_partition] = True
         leader.maybe_flush()
@@ -188,7 +179,7 @@ class ProduceServer:
         return ProducedPartition(topic_partition=topic_partition, error=error, message=message)
 
     def _report_timeout(self, pending: PendingAck, now_ms: int) -> None:
-        topic_partition = pending.appended.topic_partition
+        topic_partition = pending.done.topic_partition
         replica = self._table.replicas.get(topic_partition)
         if replica is None or replica.leader is None:
             return
@@ -202,6 +193,6 @@ class ProduceServer:
                 min_insync_replicas=leader.registration.min_insync_replicas,
                 required_offset=pending.required_offset,
                 high_watermark=leader.high_watermark,
-                held_back_by=leader.held_back_by(pending.appended.last_offset, now_ms),
+                held_back_by=leader.held_back_by(pending.done.last_offset, now_ms),
             )
         )

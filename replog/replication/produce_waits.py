@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from replog.messages import Durability, ProduceRequest
     from replog.replication.deadlines import Timer
+    from replog.replication.events import LeaderAppendCompleted
     from replog.replication.host_context import HostContext
 
 
@@ -79,14 +80,23 @@ class ProduceWait:
 class PendingAck:
     """One partition of a request: its records are in our log and await what `acks` asks for."""
 
-    __slots__ = ("appended", "index", "required_offset", "wait")
+    __slots__ = ("_leader_epoch", "_log_start_offset", "done", "index", "required_offset", "wait")
 
-    def __init__(self, wait: ProduceWait, index: int, appended: ProducedPartition) -> None:
+    def __init__(
+        self,
+        wait: ProduceWait,
+        index: int,
+        done: LeaderAppendCompleted,
+        leader_epoch: int,
+        log_start_offset: int,
+    ) -> None:
         self.wait = wait
         self.index = index
-        self.appended = appended
-        """The answer, but for its error and durability."""
-        self.required_offset = appended.last_offset + 1
+        self.done = done
+        """Where the records are."""
+        self.required_offset = done.last_offset + 1
+        self._leader_epoch = leader_epoch
+        self._log_start_offset = log_start_offset
 
     @property
     def is_open(self) -> bool:
@@ -101,18 +111,18 @@ class PendingAck:
         self._decide(error, message, None)
 
     def _decide(self, error: ErrorCode, message: str | None, durability: Durability | None) -> None:
-        appended = self.appended
+        done = self.done
         self.wait.decide(
             self.index,
             ProducedPartition(
-                topic_partition=appended.topic_partition,
+                topic_partition=done.topic_partition,
                 error=error,
                 message=message,
-                base_offset=appended.base_offset,
-                last_offset=appended.last_offset,
-                leader_epoch=appended.leader_epoch,
-                log_append_time_ms=appended.log_append_time_ms,
-                log_start_offset=appended.log_start_offset,
+                base_offset=done.base_offset,
+                last_offset=done.last_offset,
+                leader_epoch=self._leader_epoch,
+                log_append_time_ms=done.log_append_time_ms,
+                log_start_offset=self._log_start_offset,
                 durability=durability,
             ),
         )

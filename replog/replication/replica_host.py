@@ -151,9 +151,10 @@ class ReplicaHost:
         moved = self._context.moved
         if moved:
             self._fetches.wake(moved, now_ms)
-            self._deletes.wake()
+            if self._deletes.waits:
+                self._deletes.wake()
         for fetcher in self._fetchers.values():
-            if fetcher.request_id is None:
+            if fetcher.request_id is None and not fetcher.idle:
                 fetcher.maybe_send(now_ms)
         if self._proposals.waiting:
             self._proposals.maybe_send(now_ms)
@@ -175,7 +176,8 @@ class ReplicaHost:
 
     def _hear(self, event: ev.ResponseReceived, now_ms: int) -> None:
         request_id = event.request_id
-        if self._proposals.answered(request_id, event.response, now_ms):
+        if self._proposals.request_id == request_id:
+            self._proposals.answered(event.response, now_ms)
             return
         for fetcher in self._fetchers.values():
             if fetcher.request_id == request_id:
@@ -207,9 +209,9 @@ class ReplicaHost:
         self._produces.append_failed(event)
 
     def _follower_append_completed(self, event: ev.FollowerAppendCompleted, now_ms: int) -> None:
-        follower = self.follower(event.topic_partition)
-        if follower is not None:
-            follower.append_completed(now_ms)
+        replica = self._table.replicas.get(event.topic_partition)
+        if replica is not None and replica.follower is not None:
+            replica.follower.append_completed(now_ms)
 
     def _follower_append_failed(self, event: ev.FollowerAppendFailed, now_ms: int) -> None:
         follower = self.follower(event.topic_partition)

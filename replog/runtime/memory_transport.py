@@ -208,41 +208,40 @@ class MemoryTransport:
         """Hand over up to `budget` messages."""
         invariant(not self._delivering, "no delivery within a delivery")
         turns = self._turns
+        endpoints = self._endpoints
         self._delivering = True
         try:
             while budget and turns:
-                mailbox = self._mailboxes[turns[0]]
+                self.receiver = receiver = turns[0]
+                mailbox = self._mailboxes[receiver]
                 while budget and mailbox:
                     budget -= 1
                     self._count -= 1
                     message = mailbox.popleft()
-                    if (self._cut or self._paused) and self._is_stopped(message):
+                    stops = self._cut or self._paused
+                    if stops and self._is_stopped(message):
                         self._held.append(message)
                         continue
-                    self._hand_over(message, bool(budget and mailbox and mailbox[0][0] == _REQUEST))
+                    kind, sender, _, number, body = message
+                    endpoint = endpoints.get(receiver)
+                    if endpoint is None:
+                        continue
+                    if kind == _REQUEST:
+                        # What may be held back, whatever lies in the mailbox, is not promised.
+                        more = bool(budget and mailbox and mailbox[0][0] == _REQUEST and not stops)
+                        endpoint.receive_request(number, sender, body, more=more)
+                    elif kind == _RESPONSE:
+                        endpoint.receive_response(number, body)
+                    elif kind == _FAILURE:
+                        endpoint.request_failed(number)
+                    elif kind == _GONE:
+                        endpoint.requester_gone(number)
+                    else:
+                        endpoint.connection_lost(sender)
                 if not mailbox:
                     turns.popleft()
         finally:
             self._delivering = False
-
-    def _hand_over(self, message: _Message, more: bool) -> None:
-        kind, sender, receiver, number, body = message
-        endpoint = self._endpoints.get(receiver)
-        if endpoint is None:
-            return
-        self.receiver = receiver
-        if kind == _REQUEST:
-            # What a cut holds back is not handed over, whatever lies in the mailbox.
-            more = more and not self._cut and not self._paused
-            endpoint.receive_request(number, sender, body, more=more)
-        elif kind == _RESPONSE:
-            endpoint.receive_response(number, body)
-        elif kind == _FAILURE:
-            endpoint.request_failed(number)
-        elif kind == _GONE:
-            endpoint.requester_gone(number)
-        else:
-            endpoint.connection_lost(sender)
 
     def _put(self, message: _Message) -> None:
         receiver = message[2]

@@ -15,10 +15,8 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
 
-    from replog._native.append_result import AppendResult
     from replog._native.readable_log import LogSlice
     from replog._native.transaction_index import AbortedTransaction
-    from replog.messages import RawBatches
     from replog.storage.partition_log import PartitionLog
     from replog.types import TimestampedOffset
 
@@ -33,10 +31,21 @@ class SyncTarget(NamedTuple):
 class ReplicaLog:
     """One replica's log. `sync` may run in any thread, all else in the broker's."""
 
-    __slots__ = ("_cuts", "_synced_end_offset", "log")
+    __slots__ = (
+        "_cuts",
+        "_synced_end_offset",
+        "append_as_follower",
+        "append_as_leader",
+        "log",
+        "set_high_watermark",
+    )
 
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
+        # What each produce calls goes straight to the log.
+        self.append_as_leader = log.append_as_leader
+        self.append_as_follower = log.append_as_follower
+        self.set_high_watermark = log.set_high_watermark
         self._synced_end_offset = log.synced_end_offset
         self._cuts = 0
 
@@ -97,17 +106,8 @@ class ReplicaLog:
     ) -> Sequence[AbortedTransaction]:
         return self.log.aborted_transactions(start_offset, end_offset)
 
-    def append_as_leader(self, batches: RawBatches, leader_epoch: int) -> AppendResult:
-        return self.log.append_as_leader(batches, leader_epoch)
-
-    def append_as_follower(self, batches: RawBatches) -> AppendResult:
-        return self.log.append_as_follower(batches)
-
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> bool:
         return self.log.assign_epoch(leader_epoch, start_offset)
-
-    def set_high_watermark(self, offset: int) -> int:
-        return self.log.set_high_watermark(offset)
 
     def truncate_to(self, offset: int) -> bool:
         self._cut(offset)

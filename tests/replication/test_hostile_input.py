@@ -256,7 +256,7 @@ def test_no_decision_of_the_controller_lets_a_record_count_that_in_sync_replicas
     cluster.fetch(1, 3, 5)
     for answer in answers:
         queue = cluster.brokers[1].host._proposals
-        request_id = queue._request_id
+        request_id = queue.request_id
         if request_id is None:
             break
         cluster.brokers[1].handle(ev.ResponseReceived(request_id=request_id, response=answer))
