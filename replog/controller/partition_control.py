@@ -185,6 +185,10 @@ class PartitionControl:
             if after is state:
                 continue
             name = partition.name
+            if state is ReplicaState.ONLINE and after is ReplicaState.NEW:
+                # It left the in-sync set before its move was complete, which the metadata do not
+                # tell from one that has yet to join.
+                after = ReplicaState.OFFLINE
             if after is ReplicaState.NON_EXISTENT and state is not ReplicaState.OFFLINE:
                 state = move_replica(name, replica, state, ReplicaState.OFFLINE)
             if state is ReplicaState.NON_EXISTENT and after is not ReplicaState.NEW:

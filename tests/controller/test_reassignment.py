@@ -249,6 +249,15 @@ def test_a_new_replica_that_dies_holds_the_reassignment_up_until_it_is_back(cont
     assert controller.partition().replicas == (4, 5, 6)
 
 
+def test_so_does_one_that_falls_out_of_sync(controller):
+    reassign(controller, (4, 5, 6))
+    controller.propose((1, 2, 3, 4, 5))
+    controller.propose((1, 2, 3, 4))
+    assert set(controller.partition().replicas) == ALL
+    controller.propose((1, 2, 3, 4, 5, 6))
+    assert controller.partition().replicas == (4, 5, 6)
+
+
 def test_a_topic_that_is_reassigned_can_be_deleted(controller):
     reassign(controller, (4, 5, 6))
     assert controller.ask(DeleteTopicRequest(topic="t")).error is ErrorCode.NONE
