@@ -25,6 +25,12 @@ from replog.controller.events import (
     RequestReceived,
     Tick,
 )
+from replog.messages import (
+    AlterPartitionRequest,
+    HeartbeatRequest,
+    MetadataFetchRequest,
+    RegisterBrokerRequest,
+)
 from replog.runtime.metadata_batches import metadata_batch
 from replog.runtime.metadata_state import MetadataReplay
 from replog.runtime.quorum_node import QuorumNode
@@ -40,6 +46,17 @@ if TYPE_CHECKING:
     from replog.runtime.journal import Journal
     from replog.runtime.quorum_node import QuorumListener, QuorumPorts
     from replog.types import SnapshotId
+
+
+_FROM_BROKERS = (
+    AlterPartitionRequest,
+    HeartbeatRequest,
+    MetadataFetchRequest,
+    RegisterBrokerRequest,
+)
+COMMANDS_PER_MS = 16
+"""How many commands of clients are begun in a millisecond, so that no queue of them ever stands in
+the way of brokers: whether somebody leads is decided first."""
 
 
 class ControllerNetwork(Protocol):
@@ -82,6 +99,11 @@ class ControllerNode:
         self._events: collections.deque[ControllerEvent] = collections.deque()
         """What waits for office, or for the append under way: the controller is told of each append
         before anything else, so that it can tell a rival's records from its own."""
+        self._commands: collections.deque[ControllerEvent] = collections.deque()
+        """What clients want, and what has not been begun."""
+        self._begun_ms = 0
+        self._begun = 0
+        """How many commands were begun in that millisecond."""
         self._is_appending = False
         self._proposals = 0
         self.replay = MetadataReplay(ports.log, controller)
@@ -92,6 +114,8 @@ class ControllerNode:
         """When `tick` is due."""
         quorum = self.quorum.next_deadline_ms
         controller = self.controller.next_deadline_ms if self.is_active else None
+        if self.is_active and self._commands and not self._is_appending:
+            controller = self._begun_ms + 1
         if quorum is None or controller is None:
             return controller if quorum is None else quorum
         return min(quorum, controller)
@@ -124,6 +148,7 @@ class ControllerNode:
         controller_ms = self.controller.next_deadline_ms
         if controller_ms is not None and controller_ms <= now_ms:
             self._take(Tick(), now_ms)
+        self._work_off(now_ms)
 
     # -- told by the quorum
 
@@ -200,15 +225,26 @@ class ControllerNode:
             self.replay.take_snapshot(self._wall_ms())
 
     def _take(self, event: ControllerEvent, now_ms: int) -> None:
-        self._events.append(event)
+        is_command = isinstance(event, RequestReceived) and not isinstance(
+            event.request, _FROM_BROKERS
+        )
+        (self._commands if is_command else self._events).append(event)
         self._work_off(now_ms)
 
     def _work_off(self, now_ms: int) -> None:
         """Step what waits, one by one, unless it has to wait on."""
-        while self._events and not self._is_appending:
+        if now_ms != self._begun_ms:
+            self._begun_ms, self._begun = now_ms, 0
+        while (self._events or self._commands) and not self._is_appending:
             if self._leadership is not None and not self.is_active:
                 return
-            self._step(self._events.popleft(), now_ms)
+            if self._events:
+                self._step(self._events.popleft(), now_ms)
+            elif self._begun < COMMANDS_PER_MS or not self.is_active:
+                self._begun += 1
+                self._step(self._commands.popleft(), now_ms)
+            else:
+                return  # `tick` goes on
 
     def _step(self, event: ControllerEvent, now_ms: int) -> None:
         for effect in self.controller.step(event, now_ms):

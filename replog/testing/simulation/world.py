@@ -21,6 +21,7 @@ from replog.testing.simulation.checkers.committed import (
     NoZombieCommits,
 )
 from replog.testing.simulation.checkers.controllers import (
+    IncarnationsHaveEpochs,
     StateIsTheLog,
     VouchersAreWhatTheySay,
 )
@@ -147,6 +148,7 @@ class World:
             ConsumersSeeTheCommitted(truth),
             self.order,
             StateIsTheLog(truth),
+            IncarnationsHaveEpochs(lambda: self.controller.image),
             VouchersAreWhatTheySay(truth, lambda: self.controller.image),
         ]
 

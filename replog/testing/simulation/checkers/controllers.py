@@ -7,7 +7,7 @@ from typing import Any
 
 from replog.controller.controller import Controller
 from replog.controller.metadata_image import MetadataImage
-from replog.registrations import MetadataDelta, PartitionRegistration
+from replog.registrations import BrokerRegistration, MetadataDelta, PartitionRegistration
 from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.truth import PartitionTruth, Truth
 from replog.testing.simulation.violation import Violation
@@ -66,6 +66,24 @@ class StateIsTheLog:
         for expected, found in zip(ours, theirs, strict=True):
             if expected != found:
                 raise Violation("I31", f"the log says {expected}, the controller knows {found}")
+
+
+class IncarnationsHaveEpochs:
+    """I5: no two incarnations of a broker are registered under one epoch."""
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        """image() is what is committed."""
+        self._image = image
+        self._known: dict[int, tuple[int, bytes]] = {}
+
+    def broker_registered(
+        self, registration: BrokerRegistration, before: BrokerRegistration | None
+    ) -> None:
+        incarnation = self._image().brokers[registration.broker_id].incarnation
+        epoch, known = self._known.get(registration.broker_id, (-1, incarnation))
+        if incarnation != known and registration.broker_epoch <= epoch:
+            raise Violation("I5", f"another incarnation is registered as it was: {registration}")
+        self._known[registration.broker_id] = (registration.broker_epoch, incarnation)
 
 
 class VouchersAreWhatTheySay:
