@@ -53,6 +53,7 @@ cdef class AppendableLog(ReadableLog):
     cdef int write_set(self, int64_t now) except -1
     cdef int check_continues(self) except -1
     cdef int note_producers(self) except -1
+    cdef int take_snapshot_at(self, int64_t offset) except -1
     cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1
     cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1
     # Drop everything and go on, empty, at `offset`; the maintaining subclass carries it out.

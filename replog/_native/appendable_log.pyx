@@ -332,16 +332,19 @@ cdef class AppendableLog(ReadableLog):
 
     def take_snapshot(self):
         """Write the producers' state up to log_end_offset, unless nothing came since the last."""
-        if self.log_end_offset > self.snapshot_offset:
+        self.take_snapshot_at(self.log_end_offset)
+        self.bytes_since_snapshot = 0
+
+    cdef int take_snapshot_at(self, int64_t offset) except -1:
+        """Write the producers' state, which is that of `offset`, unless there is one."""
+        if offset > self.snapshot_offset:
             try:
-                snapshot_files.write_snapshot(
-                    self.path, self.log_end_offset, self.producers.to_snapshot()
-                )
+                snapshot_files.write_snapshot(self.path, offset, self.producers.to_snapshot())
             except (NoSpaceError, OutOfDescriptorsError):
                 # A snapshot only shortens a replay; the records themselves are safe.
-                return
-            self.snapshot_offset = self.log_end_offset
-        self.bytes_since_snapshot = 0
+                return 0
+            self.snapshot_offset = offset
+        return 0
 
     def append_as_follower(self, batches, *, now_ms=None):
         """Append batches of a leader's log as they are: offsets, epochs and bytes are kept.

@@ -167,6 +167,7 @@ cdef class Log(AppendableLog):
                 self.dense_end = offset
             self.find_written_epoch()
             self.replay_producers(offset, now)
+            self.take_snapshot()
         except BaseException:
             # Half a cut: bytes behind the log's end would come between the next batches.
             self.failed = True
@@ -367,21 +368,25 @@ cdef class Log(AppendableLog):
         cdef Py_ssize_t place
         self.producers.clear()
         # One at the log start speaks of producers whose records are all gone: Kafka forgets them.
-        snapshot_files.remove_snapshots(
+        if snapshot_files.remove_snapshots(
             self.path, above=end_offset, below=self.log_start_offset + 1
-        )
+        ):
+            # One that speaks of what was cut must not come back beside other records.
+            self.names_unsynced = True
         offset = snapshot_files.load_latest(
             self.path, self.producers, self.log_start_offset, end_offset, now
         )
-        self.snapshot_offset = offset
         if offset < 0:
             offset = self.log_start_offset
+        self.snapshot_offset = offset
         self.producers.end_offset = offset
         if offset < end_offset:
             for place in range(self.floor_place(offset), len(self.segments)):
                 segment = self.segments[place]
                 if segment.base_offset >= end_offset:
                     break  # recovery has not checked these yet
+                if place + 2 >= len(self.segments):
+                    self.take_snapshot_at(segment.base_offset)
                 self.replay_segment(segment, offset, end_offset)
                 if place + 1 < len(self.bases) and self.bases[place + 1] <= end_offset:
                     self.check_joined(self.segments, place)

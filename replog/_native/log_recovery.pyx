@@ -78,6 +78,8 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, log_start_of
         log.log_start_offset = log.bases[0]
     for entry in epoch_entries or ():
         log.epochs.assign(*entry)
+    if clean and log_start_offset is None and not log.compacted and log.epochs.entries():
+        refuse_lost_start(log)
     if clean:
         log.log_end_offset = log.active_segment.next_offset()
         if log.log_end_offset < recovery_point and recovery_point > log.log_start_offset:
@@ -104,6 +106,17 @@ cdef int refuse_missing(Log log, int64_t recovery_point, int64_t end_offset) exc
         f"directory and copy it from a replica",
         path=log.path, offset=end_offset, position=0,
     )
+
+
+cdef int refuse_lost_start(Log log) except -1:
+    """Where no checkpoint tells the log start, the first epoch does: it begins at or behind it.
+
+    Retention has moved it, on disk, before it takes a segment; a clean stop leaves no doubt.
+    """
+    cdef int64_t first_start = log.epochs.entries()[0][1]
+    if first_start < log.bases[0]:
+        refuse_missing(log, log.bases[0], first_start)
+    return 0
 
 
 def find_segments(Log log, report, int64_t now_ms):
@@ -173,9 +186,7 @@ def swapped_end(str path, int64_t base_offset):
 
 def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t now_ms, on_progress):
     """Check and, at the tail, cut every segment from the recovery point's on."""
-    # A segment that ends at the recovery point may have been sealed or cut since: its records are
-    # synced, its indexes perhaps not.
-    cdef Py_ssize_t first = log.floor_place(max(recovery_point - 1, 0))
+    cdef Py_ssize_t first = first_to_recover(log, recovery_point)
     cdef LogSegment segment
     cdef int64_t end_offset
     cdef int32_t highest_epoch = 0x7FFFFFFF if epochs_lost else log.epochs.latest()
@@ -183,6 +194,7 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
     end_offset = segment.base_offset
     log.log_end_offset = end_offset
     log.replay_producers(max(end_offset, log.log_start_offset), now_ms)
+    log.take_snapshot()
     total = sum(os.stat(found.path).st_size for found in log.segments[first:])
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
@@ -198,6 +210,8 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
             end_offset = recover_segment(log, segment, report, recovery_point, highest_epoch)
             place += 1
         log.log_end_offset = end_offset
+        # As Kafka does: whoever cuts the log at this segment later has nothing to replay.
+        log.take_snapshot()
         if on_progress is not None:
             on_progress(report.checked_bytes, total)
         if report.problem is not None:
@@ -206,6 +220,49 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
     log.log_end_offset = end_offset
     if end_offset < recovery_point and recovery_point > log.log_start_offset:
         refuse_missing(log, recovery_point, end_offset)
+
+
+cdef Py_ssize_t first_to_recover(Log log, int64_t recovery_point) except -1:
+    """The place of the first segment to recover.
+
+    One that ends at the recovery point may have been sealed or cut since: its records are synced,
+    its side files perhaps not. It is left alone if they say what the batches say.
+    """
+    cdef Py_ssize_t first = log.floor_place(max(recovery_point - 1, 0))
+    if (
+        first + 1 < len(log.segments) and log.bases[first + 1] == recovery_point
+        and side_files_stand(log.segments[first], recovery_point)
+    ):
+        return first + 1
+    return first
+
+
+cdef bint side_files_stand(LogSegment segment, int64_t end_offset) except -1:
+    """Whether each index entry is true of the batches, and the largest timestamp is among them."""
+    from replog._native.record_batch import scan
+
+    if segment.missing_index or not segment.size_bytes:
+        return False
+    segment.open_indexes()
+    if (
+        not segment.offsets.check(whole=True) or not segment.times.check(whole=True)
+        or not segment.transaction_index.check()
+    ):
+        return False
+    scanned = scan(segment.view(0, segment.file.size_bytes), check_crc=False)
+    headers = scanned.headers
+    if scanned.problem is not None or not len(headers):
+        return False
+    places = dict(zip(headers["last_offset"].tolist(), headers["position"].tolist()))
+    stamps = dict(zip(headers["last_offset"].tolist(), headers["max_timestamp"].tolist()))
+    offsets = segment.offsets.entries().tolist()
+    times = segment.times.entries().tolist()
+    return (
+        headers["last_offset"][-1] + 1 == end_offset
+        and all(places.get(offset) == position for offset, position in offsets)
+        and all(stamps.get(offset) == timestamp for timestamp, offset in times)
+        and segment.times.last_timestamp == max(stamps.values())
+    )
 
 
 cdef int64_t recover_segment(
@@ -419,4 +476,4 @@ def settle_producers(Log log, bint clean, int64_t now_ms):
         log.producers.end_offset = log.log_end_offset
         log.producers.remove_expired(now_ms)
         log.producers.release_below(log.high_watermark)
-        log.take_snapshot()
+    log.take_snapshot()

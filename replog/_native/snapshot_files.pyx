@@ -31,8 +31,13 @@ def snapshot_offsets(str directory):
 
 def write_snapshot(str directory, int64_t offset, bytes content):
     """Write the snapshot of everything below `offset`; not durable on return."""
-    file = mapped_file.MappedFile(snapshot_path(directory, offset), writable=True, create=True)
-    file.truncate(0)
+    path = snapshot_path(directory, offset)
+    file = mapped_file.MappedFile(path, writable=True, create=True)
+    if file.size_bytes:
+        # Emptying one, even an empty one, makes ext4 write it back at its close (auto_da_alloc).
+        file.close()
+        mapped_file.remove(path)
+        file = mapped_file.MappedFile(path, writable=True, create=True)
     file.append_bytes(content)
     file.close()
 

@@ -21,6 +21,7 @@ from replog._native.record_decoder import decode_arrow
 from replog.config import LONG_MAX
 from replog.errors import (
     CorruptBatchError,
+    CorruptFileError,
     LogTruncatedError,
     OffsetOutOfRangeError,
     UsageError,
@@ -42,6 +43,7 @@ from replog.reader.segment import (
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, split_segment
 from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
+from replog.storage.checkpoint_files import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
 from replog.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.types import Isolation, TimestampedOffset, TopicPartition
 
@@ -118,15 +120,23 @@ class PartitionReader:
             return
         self.log_end_offset = self._find_end(known.recovery_point or 0)
         first = max(checkpointed_start, self.segments[0].base_offset)
-        told = known.log_start_offset is not None or home == self.path
-        if clean and self._dense and told:
+        told = known.log_start_offset if home != self.path else checkpointed_start
+        if clean and self._dense:
             # Retention moves the checkpoint before it takes a segment: what is missing was lost.
-            first = checkpointed_start
+            first = self._first_epoch_start(first) if told is None else told
         self.log_start_offset = min(first, self.log_end_offset)
         bound = self.log_end_offset
         if self.high_watermark is not None:
             bound = min(bound, self.high_watermark)
         self.end_offset = max(bound, self.log_start_offset)
+
+    def _first_epoch_start(self, first_offset: int) -> int:
+        """What the epoch checkpoint says of the log start: it begins there or behind it."""
+        try:
+            epochs = read_leader_epochs(os.path.join(self.path, LEADER_EPOCH_CHECKPOINT))
+        except CorruptFileError:
+            return first_offset  # derived from the batches: it is no witness then
+        return min(first_offset, epochs[0][1]) if epochs else first_offset
 
     def _find_end(self, recovery_point: int) -> int:
         with SegmentReader(self.segments[-1]) as segment:

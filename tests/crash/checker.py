@@ -80,6 +80,7 @@ def look(directory: str, config: LogConfig) -> Outcome:
             wrong_bytes(log, batches)
             or wrong_epochs(log, batches)
             or wrong_producers(log, batches)
+            or wrong_transactions(log, batches)
             or wrong_indexes(log, batches)
         )
         return Outcome(problem, start, end, batches, missed_timestamps(log, batches))
@@ -130,10 +131,39 @@ def wrong_epochs(log: Any, batches: tuple[Batch, ...]) -> str | None:
 
 def wrong_producers(log: Any, batches: tuple[Batch, ...]) -> str | None:
     """Each producer with a batch in the log is known with its last sequence."""
-    wanted = {b.producer_id: b.last_sequence for b in readable(log, batches) if b.producer_id >= 0}
+    wanted = {
+        batch.producer_id: batch.last_sequence
+        for batch in readable(log, batches)
+        if batch.producer_id >= 0 and not batch.ends_transaction
+    }
     found = {entry.producer_id: entry.last_sequence for entry in log.producer_entries}
     if any(found.get(producer) != sequence for producer, sequence in wanted.items()):
         return f"producers {found}, the batches say {wanted}"
+    return None
+
+
+def wrong_transactions(log: Any, batches: tuple[Batch, ...]) -> str | None:
+    """Each aborted transaction that begins in the log is in the index of its marker's segment."""
+    opened: dict[int, int] = {}
+    wanted = []
+    for batch in readable(log, batches):
+        if batch.transactional and not batch.ends_transaction:
+            opened.setdefault(batch.producer_id, batch.base_offset)
+        elif batch.ends_transaction:
+            first = opened.pop(batch.producer_id, None)
+            if batch.aborts and first is not None:
+                wanted.append((batch.producer_id, first, batch.last_offset))
+    entries = [
+        (entry.producer_id, entry.first_offset, entry.last_offset)
+        for segment in log.segments
+        for entry in segment.transaction_index.entries()
+    ]
+    found = [entry for entry in entries if entry[1] >= log.log_start_offset]
+    if found != wanted:
+        return f"aborted transactions {found}, the batches say {wanted}"
+    undecided = min(opened.values(), default=log.log_end_offset)
+    if log.last_stable_offset != undecided:
+        return f"the last stable offset is {log.last_stable_offset}, the batches say {undecided}"
     return None
 
 

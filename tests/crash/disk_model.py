@@ -1,6 +1,6 @@
 """What a disk may hold after power fails, given the system calls that were made.
 
-Faults it knows, for one directory of files:
+Faults it knows, for one directory of files and directories:
 - A write or a cut of a file is durable once fdatasync of that file has returned. Until then any
   subset of them may have reached the disk, in any order of pages: whole, in part, or as zeros.
 - A name that was made, moved or removed is durable once fsync_dir of its directory has returned.
@@ -35,13 +35,31 @@ class Inode:
         self.live = durable
 
 
+class Folder:
+    """A directory, apart from its own name: which names are synced, and which the process sees."""
+
+    __slots__ = ("durable", "live")
+
+    def __init__(self) -> None:
+        self.durable: dict[str, Inode | Folder] = {}
+        self.live: dict[str, Inode | Folder] = {}
+
+
+class NameChange(NamedTuple):
+    """A name in a directory that was given to something, or (None) taken away."""
+
+    folder: Folder
+    name: str
+    named: Inode | Folder | None
+
+
 class Change(NamedTuple):
     """Something that was done and may be lost: exactly one of the three kinds is set."""
 
     inode: Inode | None = None
     write: tuple[int, bytes] | None = None
     cut: int | None = None
-    names: tuple[tuple[str, Inode | None], ...] = ()
+    names: tuple[NameChange, ...] = ()
 
 
 class DiskModel:
@@ -49,17 +67,19 @@ class DiskModel:
 
     def __init__(self, directory: str, image: Image | None = None) -> None:
         self.directory = directory
-        self.durable_names = {name: Inode(content) for name, content in (image or {}).items()}
-        self.live_names = dict(self.durable_names)
+        self.root = Folder()
         self.inode_of_fd: dict[int, Inode] = {}
         self.pending: list[Change] = []
+        for name, content in (image or {}).items():
+            assert "/" not in name, "only a flat image can be gone on from"
+            self.root.durable[name] = self.root.live[name] = Inode(content)
 
     def apply(self, call: RecordedCall) -> None:
         """Do what the call did, or made durable."""
-        name = self.name_of(call.path)
+        place = self.place_of(call.path)
         match call.kind:
-            case "open" if name is not None:
-                self.open(name, call)
+            case "open" if place is not None:
+                self.open(*place, call)
             case "pwritev" if call.fd in self.inode_of_fd:
                 inode = self.inode_of_fd[call.fd]
                 self.change_file(Change(inode, write=(call.position, call.content)))
@@ -69,24 +89,51 @@ class DiskModel:
                 self.settle_file(self.inode_of_fd[call.fd])
             case "close":
                 self.inode_of_fd.pop(call.fd, None)
-            case "rename" if name is not None:
-                to = self.name_of(call.to)
-                assert to is not None, "the engine moves files inside one directory only"
-                self.change_names((name, None), (to, self.live_names[name]))
-            case "unlink" if name is not None:
-                self.change_names((name, None))
-            case "fsync_dir" if call.path == self.directory:
-                self.settle_names()
+            case "mkdir" if place is not None:
+                self.change_names(NameChange(*place, Folder()))
+            case "rename" if place is not None:
+                to = self.place_of(call.to)
+                assert to is not None
+                assert to[0] is place[0], "the engine moves names inside one directory only"
+                moved = place[0].live[place[1]]
+                self.change_names(NameChange(*place, None), NameChange(*to, moved))
+            case "unlink" | "rmdir" if place is not None:
+                self.change_names(NameChange(*place, None))
+            case "fsync_dir" if call.path.startswith(self.directory):
+                folder = self.node_at(call.path)
+                if isinstance(folder, Folder):
+                    self.settle_names(folder)
 
-    def name_of(self, path: str) -> str | None:
-        """The file's name if it lies in the directory and counts."""
-        folder, name = os.path.split(path)
-        return name if folder == self.directory and name not in IGNORED_NAMES else None
+    def node_at(self, path: str) -> Inode | Folder | None:
+        """What the process finds at a path, None if it is nothing."""
+        if path == self.directory:
+            return self.root
+        place = self.place_of(path)
+        return None if place is None else place[0].live.get(place[1])
 
-    def open(self, name: str, call: RecordedCall) -> None:
-        if name not in self.live_names:
-            self.change_names((name, Inode()))
-        inode = self.live_names[name]
+    def place_of(self, path: str) -> tuple[Folder, str] | None:
+        """The directory and the name in it, if it is one of ours and counts."""
+        if not path.startswith(self.directory + "/"):
+            return None
+        *parents, name = path[len(self.directory) + 1 :].split("/")
+        folder = self.root
+        for parent in parents:
+            below = folder.live.get(parent)
+            if not isinstance(below, Folder):
+                return None
+            folder = below
+        return None if name in IGNORED_NAMES else (folder, name)
+
+    def content_at(self, name: str) -> bytes | None:
+        """The content of a file as the process reads it, by its path below the directory."""
+        node = self.node_at(f"{self.directory}/{name}")
+        return node.live if isinstance(node, Inode) else None
+
+    def open(self, folder: Folder, name: str, call: RecordedCall) -> None:
+        if name not in folder.live:
+            self.change_names(NameChange(folder, name, Inode()))
+        inode = folder.live[name]
+        assert isinstance(inode, Inode)
         self.inode_of_fd[call.fd] = inode
         if call.flags & os.O_TRUNC:
             self.change_file(Change(inode, cut=0))
@@ -96,8 +143,9 @@ class DiskModel:
         change.inode.live = changed(change.inode.live, change)
         self.pending.append(change)
 
-    def change_names(self, *names: tuple[str, Inode | None]) -> None:
-        put(self.live_names, names)
+    def change_names(self, *names: NameChange) -> None:
+        for one in names:
+            put(one.folder.live, one)
         self.pending.append(Change(names=names))
 
     def settle_file(self, inode: Inode) -> None:
@@ -106,30 +154,49 @@ class DiskModel:
                 inode.durable = changed(inode.durable, change)
         self.pending = [change for change in self.pending if change.inode is not inode]
 
-    def settle_names(self) -> None:
+    def settle_names(self, folder: Folder) -> None:
+        waiting = []
         for change in self.pending:
-            put(self.durable_names, change.names)
-        self.pending = [change for change in self.pending if change.inode is not None]
+            if change.names and change.names[0].folder is folder:
+                for one in change.names:
+                    put(folder.durable, one)
+            else:
+                waiting.append(change)
+        self.pending = waiting
 
     def image(self, survivors: Sequence[Change]) -> Image:
-        """The files after a crash that only these pending changes survived, in this order."""
-        names = dict(self.durable_names)
+        """The files after a crash that only these pending changes survived, in this order.
+
+        By their paths below the directory; a directory has an entry of its own, ending in "/".
+        """
+        names: dict[int, dict[str, Inode | Folder]] = {}
         contents: dict[int, bytes] = {}
         for change in survivors:
             if change.inode is None:
-                put(names, change.names)
+                for one in change.names:
+                    put(names.setdefault(id(one.folder), dict(one.folder.durable)), one)
             else:
                 key = id(change.inode)
                 contents[key] = changed(contents.get(key, change.inode.durable), change)
-        return {name: contents.get(id(inode), inode.durable) for name, inode in names.items()}
+        found: Image = {}
+
+        def walk(folder: Folder, prefix: str) -> None:
+            for name, node in names.get(id(folder), folder.durable).items():
+                if isinstance(node, Folder):
+                    found[f"{prefix}{name}/"] = b""
+                    walk(node, f"{prefix}{name}/")
+                else:
+                    found[prefix + name] = contents.get(id(node), node.durable)
+
+        walk(self.root, "")
+        return found
 
 
-def put(names: dict[str, Inode], changes: Sequence[tuple[str, Inode | None]]) -> None:
-    for name, inode in changes:
-        if inode is None:
-            names.pop(name, None)
-        else:
-            names[name] = inode
+def put(names: dict[str, Inode | Folder], change: NameChange) -> None:
+    if change.named is None:
+        names.pop(change.name, None)
+    else:
+        names[change.name] = change.named
 
 
 def changed(content: bytes, change: Change) -> bytes:

@@ -73,8 +73,7 @@ class Enumerator:
             for name, contents in allowed.items():
                 if call.kind == "mark":
                     contents.clear()
-                inode = model.live_names.get(name)
-                contents.add(None if inode is None else inode.live)
+                contents.add(model.content_at(name))
             for survivors in survivals(model.pending, random, self.sample_count):
                 image = model.image(survivors)
                 self.try_image(image, expectation, number, id(recording))

@@ -28,7 +28,10 @@ CONFIG = LogConfig(
     file_delete_delay_ms=0,
     retention_ms=-1,
 )
+COMMIT = dataclasses.replace(CONFIG, flush_mode="commit")
 HEADER = struct.Struct(">qiibIhiqqqhii")
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
 
 
 class Batch(NamedTuple):
@@ -41,6 +44,23 @@ class Batch(NamedTuple):
     producer_id: int
     last_sequence: int
     content: bytes
+
+    @property
+    def attributes(self) -> int:
+        return int.from_bytes(self.content[21:23], "big")
+
+    @property
+    def transactional(self) -> bool:
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def ends_transaction(self) -> bool:
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def aborts(self) -> bool:
+        """Whether it is an ABORT marker: its one record's key is two int16, the version and 0."""
+        return self.ends_transaction and b"\x08\x00\x00\x00\x00" in self.content[61:]
 
 
 class Version(NamedTuple):
@@ -213,13 +233,18 @@ class Workload:
         self.run("open", action)
 
     def append(
-        self, count: int = 1, *, producer_id: int = -1, record_count: int | None = None
+        self,
+        count: int = 1,
+        *,
+        producer_id: int = -1,
+        record_count: int | None = None,
+        transactional: bool = False,
     ) -> None:
         for _ in range(count):
             records = record_count or self.random.randrange(1, 4)
             self.now_ms += 10
             values = [self.random.randbytes(self.random.randrange(4, 40)) for _ in range(records)]
-            options: dict[str, int] = {}
+            options: dict[str, Any] = {}
             if producer_id >= 0:
                 sequence = self.sequences.get(producer_id, 0)
                 self.sequences[producer_id] = sequence + records
@@ -227,15 +252,30 @@ class Workload:
                     "producer_id": producer_id,
                     "producer_epoch": 0,
                     "base_sequence": sequence,
+                    "transactional": transactional,
                 }
             batch = record_encoder.encode(
                 values, timestamps=self.now_ms, now_ms=self.now_ms, **options
             )
-            self.run(
-                "append",
-                lambda batch=batch: self.log.append_as_leader(batch, self.epoch),
-                durable=self.config.flush_mode == "commit",
-            )
+            self.append_batch(batch)
+
+    def append_batch(self, batch: Any, *, coordinator: bool = False) -> None:
+        self.run(
+            "append",
+            lambda: self.log.append_as_leader(batch, self.epoch, coordinator=coordinator),
+            durable=self.config.flush_mode == "commit",
+        )
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        self.now_ms += 10
+        marker = record_encoder.encode_control(
+            int(commit),
+            producer_id=producer_id,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            timestamp=self.now_ms,
+        )
+        self.append_batch(marker, coordinator=True)
 
     def roll(self) -> None:
         self.run("roll", self.log.roll)
@@ -245,6 +285,10 @@ class Workload:
 
     def checkpoint(self) -> None:
         self.run("checkpoint", self.log.checkpoint, durable=True)
+
+    def persist_recovery_point(self) -> None:
+        """Without a flush, as a log directory does for all its logs once a minute."""
+        self.run("checkpoint", lambda: self.log.write_recovery_point(self.log.synced_end_offset))
 
     def close(self) -> None:
         self.run("close", self.log.close, durable=True)
@@ -282,75 +326,3 @@ class Workload:
 
     def batch_starts(self) -> list[int]:
         return [batch.base_offset for batch in self.versions[-1].batches]
-
-
-def everyday(work: Workload) -> None:
-    """Append, roll, flush, checkpoint, truncate, delete, restart, close and open again."""
-    work.open()
-    work.append(3)
-    work.flush()
-    work.append(2, producer_id=7)
-    work.roll()
-    work.append(3)
-    work.checkpoint()
-    work.append(6)
-    work.new_epoch()
-    work.append(2, producer_id=9)
-    work.flush()
-    work.append(3)
-    work.truncate_to(work.batch_starts()[-5])
-    work.new_epoch()
-    work.append(4)
-    work.truncate_to(work.batch_starts()[3])
-    work.new_epoch()
-    work.append(8, producer_id=11)
-    work.checkpoint()
-    work.delete_records(work.batch_starts()[4])
-    work.append(5)
-    work.retention()
-    work.flush()
-    work.close()
-    work.open()
-    work.append(4)
-    # What follows the cut ends where the retired segment began, which must not come back behind it.
-    work.append(1, record_count=2)
-    work.roll()
-    work.append(2)
-    work.truncate_to(work.batch_starts()[-3])
-    work.append(1, record_count=2)
-    work.truncate_to(work.log.log_end_offset - 1)
-    work.new_epoch()
-    work.append(3)
-    work.checkpoint()
-    work.append(2)
-    work.restart_at(work.log.log_end_offset + 50)
-    work.new_epoch()
-    work.append(3)
-    work.close()
-
-
-def churn(work: Workload) -> None:
-    """Random operations, all kinds often."""
-    work.open()
-    work.append(3)
-    for _ in range(24):
-        starts = [start for start in work.batch_starts() if start >= work.start_min]
-        match work.random.randrange(9):
-            case 0:
-                work.roll()
-            case 1:
-                work.flush()
-            case 2:
-                work.checkpoint()
-            case 3 if len(starts) > 4:
-                work.truncate_to(starts[-work.random.randrange(1, 5)])
-                work.new_epoch()
-            case 4 if len(starts) > 6:
-                work.delete_records(starts[2])
-                work.retention()
-            case 5:
-                work.close()
-                work.open()
-            case _:
-                work.append(work.random.randrange(1, 5), producer_id=work.random.choice((-1, 3)))
-    work.close()

@@ -236,3 +236,30 @@ def test_a_missing_segment_of_a_log_directory_is_noticed(tmp_path: Path) -> None
         PartitionReader(path).to_arrow()
     with LogDirectory.open(tmp_path / "logs", SMALL) as logs, pytest.raises(ReplogError):
         logs[key].to_arrow()
+
+
+@pytest.mark.parametrize("stop", ["clean", "after retention"])
+def test_the_first_segment_of_a_log_directory_is_missed(tmp_path: Path, stop: str) -> None:
+    """No checkpoint has the log start where the first segment's name tells it: the epochs do."""
+    key = TopicPartition("orders", 0)
+    with LogDirectory.open(tmp_path / "logs", SMALL) as logs:
+        log = logs.create_partition(*key)
+        log.assign_epoch(3, 0)
+        fill(log)
+        if stop == "after retention":
+            log.truncate_prefix_to(log.segments[2].base_offset)
+            log.apply_retention()
+    path = tmp_path / "logs" / str(key)
+    first, second = sorted(path.glob("*.log"))[:2]
+    with LogDirectory.open(tmp_path / "logs", SMALL) as logs:
+        assert logs[key].to_arrow()["offset"].to_pylist()[0] == int(first.stem)
+    assert PartitionReader(path).to_arrow()["offset"].to_pylist()[0] == int(first.stem)
+    remove_with_side_files(first)
+    with pytest.raises(CorruptBatchError) as refused:
+        PartitionReader(path).to_arrow()
+    assert refused.value.offset == int(first.stem)
+    with LogDirectory.open(tmp_path / "logs", SMALL) as logs:
+        error = logs.refused[key]
+        assert isinstance(error, CorruptBatchError)
+        assert (error.path, error.offset) == (str(path), int(first.stem))
+        assert str(int(second.stem)) in str(error)
