@@ -135,6 +135,7 @@ class DirectoryLogStore:
             topic_partition.partition,
             topic_id,
             None if config is None else _without_commit(config),
+            durable=False,
         )
         log = ReplicaLog(created)
         self._logs[topic_partition] = log

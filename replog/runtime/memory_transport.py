@@ -181,7 +181,8 @@ class MemoryTransport:
                 del self._exchanges[exchange_id]
                 self._put((_FAILURE, address, sender, request_id, None))
         for watcher in self._watchers:
-            self._put((_LOST, address, watcher, 0, None))
+            # Connections are read side by side: what others have sent is not in its way.
+            self._put((_LOST, address, watcher, 0, None), first=True)
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two nodes until `join`; nobody is told."""
@@ -243,14 +244,17 @@ class MemoryTransport:
         finally:
             self._delivering = False
 
-    def _put(self, message: _Message) -> None:
+    def _put(self, message: _Message, *, first: bool = False) -> None:
         receiver = message[2]
         mailbox = self._mailboxes.get(receiver)
         if mailbox is None:
             mailbox = self._mailboxes[receiver] = collections.deque()
         if not mailbox:
             self._turns.append(receiver)
-        mailbox.append(message)
+        if first:
+            mailbox.appendleft(message)
+        else:
+            mailbox.append(message)
         self._count += 1
         if self._count == 1 and not self._delivering:
             self._wake()

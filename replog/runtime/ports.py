@@ -57,7 +57,7 @@ class ReplicatedLog(LogView, Protocol):
     def append_as_follower(self, batches: RawBatches) -> Any: ...
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> Any:
-        """Durable on return."""
+        """Durable before the first record of that epoch is."""
 
     def read(self, start_offset: int, max_bytes: int, end_offset: int) -> RawBatches:
         """Batches below `end_offset` from the one that holds `start_offset` on; has a length.

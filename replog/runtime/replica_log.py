@@ -7,16 +7,18 @@ make the broker's loop wait for the disk. Syncs run in another thread instead, a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from replog.types import EpochEndOffset
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from replog._native.append_result import AppendResult
     from replog._native.readable_log import LogSlice
     from replog._native.transaction_index import AbortedTransaction
+    from replog.messages import RawBatches
     from replog.storage.partition_log import PartitionLog
     from replog.types import TimestampedOffset
 
@@ -40,11 +42,12 @@ class ReplicaLog:
         "set_high_watermark",
     )
 
+    append_as_leader: Callable[..., AppendResult]
+    append_as_follower: Callable[..., AppendResult]
+
     def __init__(self, log: PartitionLog) -> None:
         self.log = log
-        # What each produce calls goes straight to the log.
-        self.append_as_leader = log.append_as_leader
-        self.append_as_follower = log.append_as_follower
+        self._bind_appends()
         self.set_high_watermark = log.set_high_watermark
         self._synced_end_offset = log.synced_end_offset
         self._cuts = 0
@@ -107,7 +110,30 @@ class ReplicaLog:
         return self.log.aborted_transactions(start_offset, end_offset)
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> bool:
-        return self.log.assign_epoch(leader_epoch, start_offset)
+        changed = self.log.assign_epoch_later(leader_epoch, start_offset)
+        self._bind_appends()
+        return changed
+
+    def _bind_appends(self) -> None:
+        """What each produce calls goes straight to the log, once what was put off is synced."""
+        if self.log.unsettled:
+            self.append_as_leader = self._settle_and_append_as_leader
+            self.append_as_follower = self._settle_and_append_as_follower
+        else:
+            self.append_as_leader = self.log.append_as_leader
+            self.append_as_follower = self.log.append_as_follower
+
+    def _settle_and_append_as_leader(
+        self, batches: RawBatches, leader_epoch: int, **options: Any
+    ) -> AppendResult:
+        self.log.settle()
+        self._bind_appends()
+        return self.log.append_as_leader(batches, leader_epoch, **options)
+
+    def _settle_and_append_as_follower(self, batches: RawBatches, **options: Any) -> AppendResult:
+        self.log.settle()
+        self._bind_appends()
+        return self.log.append_as_follower(batches, **options)
 
     def truncate_to(self, offset: int) -> bool:
         self._cut(offset)

@@ -40,7 +40,11 @@ from replog.storage.meta_properties import (
     write_meta_properties,
 )
 from replog.storage.partition_log import PartitionLog, wall_clock_ms
-from replog.storage.partition_metadata import PARTITION_METADATA_FILE, write_topic_id
+from replog.storage.partition_metadata import (
+    PARTITION_METADATA_FILE,
+    lacks_id_and_records,
+    write_topic_id,
+)
 from replog.storage.retired_partitions import RetiredPartitions
 from replog.types import TopicPartition
 
@@ -177,7 +181,8 @@ class LogDirectory:
         names = os.listdir(directory)
         if self._checkpoints.recovery_points.offsets.get(topic_partition, 0) > 0:
             return False
-        if any(not name.endswith(".tmp") for name in names):
+        torn = self._replicated and lacks_id_and_records(directory, names)
+        if not torn and any(not name.endswith(".tmp") for name in names):
             return False
         directory_access.remove_directory(directory)
         fsync_dir(self.path)
@@ -216,7 +221,11 @@ class LogDirectory:
         return self._make_log(topic_partition, offsets)
 
     def _make_log(
-        self, topic_partition: TopicPartition, offsets: CheckpointedOffsets
+        self,
+        topic_partition: TopicPartition,
+        offsets: CheckpointedOffsets,
+        *,
+        new_topic_id: uuid.UUID | None = None,
     ) -> PartitionLog:
         member = PartitionCheckpoints(self._checkpoints, topic_partition)
         log = PartitionLog(
@@ -225,6 +234,7 @@ class LogDirectory:
             member,
             offsets,
             now_ms=self._now_ms,
+            new_topic_id=new_topic_id,
         )
         with self._changes:
             self._logs[topic_partition] = log
@@ -307,10 +317,14 @@ class LogDirectory:
         partition: int,
         topic_id: uuid.UUID | None = None,
         config: LogConfig | None = None,
+        *,
+        durable: bool = True,
     ) -> PartitionLog:
         """Create and open an empty partition; durable on return. A fresh topic id if none is given.
 
-        config: the topic's options from here on, if they are not as `open` was told. Raises
+        config: the topic's options from here on, if they are not as `open` was told. durable=False:
+        for an owner that creates it again after a crash, and settles it before the first append
+        (`PartitionLog.settle`); what a crash leaves of it is removed at the next open. Raises
         UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
         """
         topic_partition = TopicPartition.of((topic, partition))
@@ -326,15 +340,17 @@ class LogDirectory:
             # Whatever held the name before: its offsets must be gone before this one can crash.
             self._checkpoints.drop([topic_partition])
             make_dir(directory)
-            write_topic_id(
-                os.path.join(directory, PARTITION_METADATA_FILE), topic_id or random_uuid()
-            )
-            fsync_dir(self.path)
+            new_topic_id = topic_id or random_uuid()
+            if durable:
+                write_topic_id(os.path.join(directory, PARTITION_METADATA_FILE), new_topic_id)
+                fsync_dir(self.path)
             watermark = 0 if self._replicated else None
             if config is not None:
                 self._configs[topic] = config
             return self._make_log(
-                topic_partition, CheckpointedOffsets(clean=True, high_watermark=watermark)
+                topic_partition,
+                CheckpointedOffsets(clean=True, high_watermark=watermark),
+                new_topic_id=None if durable else new_topic_id,
             )
 
     def delete_partition(self, topic_partition: TopicPartition) -> None:

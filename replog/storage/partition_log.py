@@ -19,6 +19,7 @@ from replog._native.append_result import AppendResult
 from replog._native.arguments import flag, integer
 from replog._native.log import Log
 from replog._native.log_recovery import RecoveryReport, load
+from replog._native.mapped_file import fsync_dir
 from replog.config import LogConfig
 from replog.errors import (
     CorruptBatchError,
@@ -96,15 +97,20 @@ class PartitionLog(Log):
         *,
         now_ms: Callable[[], int] = wall_clock_ms,
         on_progress: Callable[[int, int], None] | None = None,
+        new_topic_id: uuid.UUID | None = None,
     ) -> None:
+        """new_topic_id: of a partition that is being made, and is on no disk yet; see `settle`."""
         directory = os.fspath(path)
         super().__init__(directory, config, clock=now_ms, jitter=_draw_below)
         self.topic_partition = TopicPartition.parse(os.path.basename(directory))
         self._checkpoints = checkpoints
         self._now_ms = now_ms
         self._persisted_at_ms = now_ms()
+        self.unsettled = new_topic_id is not None
+        """Whether `settle` is due before the next append."""
+        self._is_new = self._defers = self.unsettled
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self.topic_id = self._settle_topic_id()
+        self.topic_id = new_topic_id or self._settle_topic_id()
         if config.compacted:
             checkpoints.note_compacted()
         self.recovery_report = load(
@@ -190,7 +196,34 @@ class PartitionLog(Log):
         finally:
             self._checkpoints.release()
 
+    def settle(self) -> None:
+        """Sync what was put off: the names of a new partition, and an epoch without records.
+
+        Before the first append that follows: a batch must not survive a crash that takes the topic
+        id of its partition, or the epoch that it was written in. Raises NoSpaceError, StorageError.
+        """
+        if self._is_new:
+            write_topic_id(self._file(PARTITION_METADATA_FILE), self.topic_id)
+            fsync_dir(os.path.dirname(self.path))
+        self._is_new = self._defers = False
+        self.write_epochs()
+        self.unsettled = False
+
+    def assign_epoch_later(self, leader_epoch: int, start_offset: int) -> bool:
+        """As assign_epoch, but durable only once `settle` has returned.
+
+        An epoch without records is forgotten at the next open, so nothing is lost with it.
+        """
+        deferred, self._defers = self._defers, True
+        try:
+            return self.assign_epoch(leader_epoch, start_offset)
+        finally:
+            self._defers = deferred
+
     def write_epochs(self) -> None:
+        if self._defers:
+            self.unsettled = True
+            return
         write_leader_epochs(self._file(LEADER_EPOCH_CHECKPOINT), self.epoch_entries)
 
     def lower_recovery_point(self, offset: int) -> None:

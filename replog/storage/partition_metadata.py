@@ -49,6 +49,16 @@ def write_topic_id(path: str | os.PathLike[str], topic_id: uuid.UUID) -> None:
     replace_file(os.fspath(path), f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode())
 
 
+def lacks_id_and_records(directory: str, names: list[str]) -> bool:
+    """Whether a new partition has neither its topic id, which is synced before any record, nor any.
+
+    `names` are those in the directory.
+    """
+    return PARTITION_METADATA_FILE not in names and not any(
+        name.endswith(".log") and os.path.getsize(os.path.join(directory, name)) for name in names
+    )
+
+
 def _corrupt(path: str, content: bytes) -> CorruptFileError:
     return CorruptFileError(
         f"expected the lines 'version: 0' and 'topic_id: ' with 22 base64 characters in {path!r}, "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from replog._native import record_encoder
 from replog.config import LogConfig
 from replog.errors import (
     CorruptBatchError,
@@ -16,7 +18,12 @@ from replog.errors import (
     StorageError,
     UsageError,
 )
-from replog.storage.checkpoint_files import read_offset_checkpoint, write_offset_checkpoint
+from replog.runtime.replica_log import ReplicaLog
+from replog.storage.checkpoint_files import (
+    read_leader_epochs,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
+)
 from replog.storage.clean_shutdown import read_clean_shutdown
 from replog.storage.directory_names import DirectoryKind, deleted_name, kind_of
 from replog.storage.kafka_uuid import random_uuid
@@ -351,3 +358,52 @@ def test_nothing_works_after_a_close(tmp_path: Path) -> None:
         directory.create_partition("orders", 1)
     with pytest.raises(LogClosedError):
         directory.checkpoint_recovery_points()
+
+
+def test_a_partition_that_was_never_settled_is_gone_after_a_crash(tmp_path):
+    """Goal: names that were not synced cost nothing. What a crash may leave of them is removed."""
+    directory = LogDirectory.open(tmp_path / "logs", replicated=True)
+    for topic in ("empty", "torn", "settled", "kept"):
+        log = directory.create_partition(topic, 0, durable=False)
+        assert log.unsettled
+        assert not os.path.exists(os.path.join(log.path, "partition.metadata"))
+    (tmp_path / "logs" / "torn-0" / "partition.metadata.tmp").write_bytes(b"")
+    for topic in ("settled", "kept"):
+        directory[TopicPartition(topic, 0)].settle()
+    kept = directory[TopicPartition("kept", 0)]
+    assert not kept.unsettled
+    kept.append([b"a"], leader_epoch=3)
+    directory.abandon()
+    with LogDirectory.open(tmp_path / "logs", replicated=True) as again:
+        assert [str(name) for name in again] == ["kept-0", "settled-0"]
+        assert again[TopicPartition("kept", 0)].topic_id == kept.topic_id
+    (tmp_path / "logs" / "kept-0" / "partition.metadata").write_bytes(b"")
+    with LogDirectory.open(tmp_path / "logs", replicated=True) as damaged:
+        assert list(damaged.refused) == [TopicPartition("kept", 0)], "it has a record"
+
+
+def test_an_epoch_that_was_assigned_later_is_on_disk_before_its_first_record(tmp_path):
+    with LogDirectory.open(tmp_path / "logs", replicated=True) as directory:
+        log = directory.create_partition("orders", 0, durable=False)
+        path = os.path.join(log.path, "leader-epoch-checkpoint")
+        replica = ReplicaLog(log)
+        replica.assign_epoch(5, 0)
+        assert log.latest_epoch == 5
+        assert not os.path.exists(path)
+        native, found = log.append_as_leader, []
+
+        class Watched:
+            def __getattr__(self, name):
+                return getattr(log, name)
+
+            def append_as_leader(self, *arguments):
+                found.append(read_leader_epochs(path))
+                return native(*arguments)
+
+        replica.log = Watched()
+        replica.append_as_leader(record_encoder.encode([b"a"], now_ms=1), 5)
+        assert found == [[(5, 0)]]
+        replica.assign_epoch(6, 1)
+        assert read_leader_epochs(path) == [(5, 0)]
+        replica.append_as_leader(record_encoder.encode([b"b"], now_ms=1), 6)
+        assert found[1] == [(5, 0), (6, 1)]
