@@ -116,7 +116,9 @@ def git(*arguments: str) -> str:
 
 
 def commit() -> str:
-    return git("describe", "--always", "--dirty") or "unknown"
+    """HEAD, and whether the package differs from it."""
+    changed = "-dirty" if git("status", "--porcelain", "--", "replog") else ""
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + changed
 
 
 def fresh_seed(source: str) -> int:
