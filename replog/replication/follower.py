@@ -37,7 +37,7 @@ from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
     from replog.errors import ReplogError
-    from replog.messages import FetchedPartition
+    from replog.messages import FetchedPartition, RawBatches
     from replog.registrations import PartitionRegistration
     from replog.replication.deadlines import Timer
     from replog.replication.fetcher import Fetcher
@@ -196,7 +196,14 @@ class Follower:
             return
         self._take_watermarks(answer)
         self._context.moved[self.topic_partition] = True
-        self._go_on()
+        context = self._context
+        pause_ms = 0
+        if context.cluster.broker_id not in self.registration.isr:
+            pause_ms = context.throttle.pause_ms(_size_of(answer.records), now_ms)
+        if pause_ms:
+            self._rest(now_ms + pause_ms)
+        else:
+            self._go_on()
 
     def append_failed(self, error: ReplogError, now_ms: int) -> None:
         """Bad bytes may have been hurt on the way and a full disk may drain; all else is final."""
@@ -267,12 +274,13 @@ class Follower:
 
     def back_off(self, now_ms: int) -> None:
         """Ask again after a while."""
+        self._rest(now_ms + self._context.options.replica_fetch_backoff_ms)
+
+    def _rest(self, until_ms: int) -> None:
         self._turn(FollowerPhase.BACKING_OFF)
-        context = self._context
-        context.deadlines.cancel(self._timer)
-        self._timer = context.deadlines.schedule(
-            now_ms + context.options.replica_fetch_backoff_ms, self._backed_off
-        )
+        deadlines = self._context.deadlines
+        deadlines.cancel(self._timer)
+        self._timer = deadlines.schedule(until_ms, self._backed_off)
 
     def _backed_off(self, now_ms: int) -> None:
         if self.phase is FollowerPhase.BACKING_OFF:
@@ -373,3 +381,7 @@ class Follower:
                 message=message,
             )
         )
+
+
+def _size_of(records: RawBatches | None) -> int:
+    return 0 if records is None else len(records)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from replog.replication.deadlines import Deadlines
 from replog.replication.effects import Report
+from replog.replication.throttle import ReplicationThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ class HostContext:
     cluster: ClusterView
     options: ReplicationOptions
     emit: Callable[[Effect], None]
+    throttle: ReplicationThrottle
     deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
     request_ids: itertools.count[int] = dataclasses.field(
         default_factory=lambda: itertools.count(1)

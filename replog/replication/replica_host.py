@@ -33,6 +33,7 @@ from replog.replication.partition_table import PartitionTable
 from replog.replication.produce_server import ProduceServer
 from replog.replication.replica import Role
 from replog.replication.replica_roles import ReplicaRoles
+from replog.replication.throttle import ReplicationThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,7 +58,9 @@ class ReplicaHost:
         """logs: the open log of a partition; None where there is none that can be used."""
         self.broker_id = broker_id
         self._effects: list[Effect] = []
-        self._context = HostContext(ClusterView(broker_id), options, self._effects.append)
+        self._context = HostContext(
+            ClusterView(broker_id), options, self._effects.append, ReplicationThrottle(broker_id)
+        )
         self._table = PartitionTable()
         self._proposals = ProposalQueue(self._context, self._decide)
         self._produces = ProduceServer(self._context, self._table)

@@ -58,6 +58,7 @@ class ReplicaRoles:
     def apply(self, delta: MetadataDelta, now_ms: int) -> None:
         """Take in what the controller decided, brokers first."""
         self._context.cluster.apply(delta.brokers)
+        self._context.throttle.configure(delta.broker_options)
         anew = {registration.topic_partition for registration in delta.partitions}
         for topic_partition, topic_id in delta.removed_partitions:
             known = self._table.registrations.get(topic_partition)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 import pytest
 
@@ -59,6 +60,19 @@ def test_replicas_move_with_their_records_and_the_old_files_go():
         assert len(found) == 1001
         assert (await cluster.admin(ListReassignmentsRequest())).reassignments == ()
         await cluster.until(lambda _: not os.path.isdir(old), "the old files to go")
+
+    run(scenario)
+
+
+def test_a_throttle_slows_the_move():
+    async def scenario(cluster):
+        one, two, three, _ = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one, two)])
+        await cluster.produce("orders", [b"x" * 1000] * 500)
+        began = time.perf_counter()
+        await reassign(cluster, (one, three), throttle_bytes_per_s=1_000_000)
+        await cluster.until(replicas_are((one, three)), "replicas elsewhere")
+        assert time.perf_counter() - began > 0.4
 
     run(scenario)
 

@@ -118,7 +118,8 @@ class Admin(Client):
             brokers = range(1, self._options.brokers + 1)
             target = tuple(self.stream.sample(brokers, self._options.replication_factor))
             moved = Reassignment(topic_partition=name, replicas=None if kind == 1 else target)
-            request = ReassignPartitionsRequest(partitions=(moved,))
+            rate = self.stream.choice((None, None, 20_000))
+            request = ReassignPartitionsRequest(partitions=(moved,), throttle_bytes_per_s=rate)
         self.ask(CONTROLLER, request, TIMEOUT_US, lambda _: None)
 
     def _delete_records(self) -> None:
