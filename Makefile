@@ -24,8 +24,8 @@ test: build ## every test (under 12 minutes on two cores)
 test-quick: build ## the tests that take less than a few seconds each
 	$(PYTEST) tests -q --ignore tests/test_tidy.py -m "not slow and not spark and not java" $(PARALLEL)
 
-test-spark-long: build ## exactly-once streaming over twenty kills of the driver (Java, several minutes)
-	REPLOG_SPARK_KILLS=20 $(PYTEST) tests/spark/test_spark_kill.py -q -s
+test-spark-long: build ## streams over twenty kills of the driver, jobs killed at every step (Java, several minutes)
+	REPLOG_SPARK_KILLS=20 $(PYTEST) tests/spark -k killed -q -s
 
 test-fixtures: build ## directories that Kafka wrote: REPLOG_FIXTURES=DIR, by default tests/golden
 	$(PYTEST) tests/fixtures -q

@@ -45,7 +45,7 @@ NATIVE_ORDER = (
         "producer_state",
         "transaction_index",
     },
-    {"batch_set"},
+    {"batch_set", "stretch_decoder"},
     {"log_segment"},
     {"readable_log"},
     {"append_result"},

@@ -288,6 +288,28 @@ cdef class OfflineFile:
                 path=self.path, position=position + length_read)
         return content
 
+    def read_into(self, int64_t position, unsigned char[::1] into not None) -> int:
+        """Fill `into` with what the file holds from `position` on; returns how many bytes it had.
+
+        Raises StorageError.
+        """
+        cdef int64_t length_read = 0
+        cdef int64_t length_bytes = into.shape[0]
+        cdef int fd, cause
+        self.refuse_closed()
+        if position < 0 or length_bytes == 0:
+            raise UsageError(
+                f"expected a position of at least 0 and room in {self.path!r}; found {position} "
+                f"and {length_bytes} bytes.")
+        fd = self.fd
+        with nogil:
+            cause = read_all(fd, <char*> &into[0], length_bytes, position, &length_read)
+        if cause != 0:
+            raise problem_of(
+                cause, f"read {length_bytes} bytes at position {position} of", self.path
+            )
+        return length_read
+
     def close(self) -> None:
         """Give the descriptor back; a second close does nothing."""
         if self.fd >= 0:

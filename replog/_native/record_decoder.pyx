@@ -20,8 +20,7 @@ from replog._native.record_batch cimport (
     BATCH_BAD_COUNT, BATCH_BAD_RECORD, BATCH_OK, BatchHeader, load_int16, load_int32,
 )
 from replog._native.record_columns cimport (
-    COLUMN_COUNT, COLUMNS_NO_MEMORY, Columns, append_records, clear_columns, reserve_rows,
-    reserve_value_bytes,
+    COLUMNS_NO_MEMORY, Columns, append_records, clear_columns, reserve_rows, reserve_value_bytes,
 )
 from replog._native.record_walk cimport HeaderView, RecordView, next_header, next_record
 
@@ -54,11 +53,6 @@ cdef tuple COLUMN_TYPES = (
 
 cdef class Selection:
     """Which columns, in which order, as which types."""
-
-    cdef int order[COLUMN_COUNT]
-    cdef int count
-    cdef int wanted
-    cdef object schema
 
 
 cdef dict _selections = {}

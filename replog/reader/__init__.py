@@ -9,7 +9,7 @@ from replog.reader.damage import DamagedRegion, read_past_damage
 from replog.reader.directory import expand_paths, open_partitions, partition_paths
 from replog.reader.names import topic_partition_of
 from replog.reader.partition import PartitionReader
-from replog.reader.records import read_split
+from replog.reader.records import read_split, split_headers
 from replog.reader.replicas import ReplicaDifference, choose_replica, first_difference
 from replog.reader.segment import BatchStamp
 from replog.reader.side_files import AbortedRange
@@ -30,5 +30,6 @@ __all__ = [
     "partition_paths",
     "read_past_damage",
     "read_split",
+    "split_headers",
     "topic_partition_of",
 ]

@@ -20,9 +20,10 @@ from replog.errors import (
     shown,
 )
 from replog.reader.names import SegmentName
-from replog.reader.segment import CHUNK_BYTES, Chunk, SegmentReader
+from replog.reader.segment import CHUNK_BYTES, Chunk, Headers, LastBatch, SegmentReader
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, check_split
+from replog.reader.stretches import StretchReader
 from replog.reader.transactions import touching
 
 BATCH_ROWS = 32768
@@ -104,9 +105,12 @@ def _walk_range(
     size_seen: int,
     check_crc: bool,
     chunk_bytes: int,
+    before: LastBatch | None = None,
 ) -> Generator[Chunk, None, int]:
-    reached = start_offset
-    for chunk in segment.chunks(position, check_crc=check_crc, chunk_bytes=chunk_bytes):
+    reached = start_offset if before is None else max(start_offset, before.last_offset + 1)
+    for chunk in segment.chunks(
+        position, check_crc=check_crc, chunk_bytes=chunk_bytes, before=before
+    ):
         kept = cut_to_range(chunk, start_offset, end_offset)
         if kept is not None:
             yield kept
@@ -129,7 +133,7 @@ def _walk_range(
 
 
 def decode_chunks(
-    chunks: Iterable[Chunk],
+    chunks: Iterable[Chunk | pa.RecordBatch],
     start_offset: int,
     end_offset: int,
     *,
@@ -142,7 +146,7 @@ def decode_chunks(
     """Records of [start_offset, end_offset) without the aborted, 1 to batch_rows at a time.
 
     What is compressed is decoded in portions that follow how far it grows, so that memory stays
-    near PORTION_OUTPUT_BYTES, or near what one batch holds.
+    near PORTION_OUTPUT_BYTES, or near what one batch holds. What is decoded already is only cut.
     """
 
     def decode(portion: Chunk) -> pa.RecordBatch:
@@ -161,6 +165,9 @@ def decode_chunks(
 
     step = PORTION_BYTES_FIRST
     for chunk in chunks:
+        if isinstance(chunk, pa.RecordBatch):
+            yield from _rows(chunk, batch_rows)
+            continue
         compressed = bool(np.any(chunk.headers["attributes"] & CODEC_MASK))
         left: Chunk | None = chunk
         while left is not None:
@@ -268,27 +275,91 @@ def read_split(
     ended, nothing is certain.
     """
     _check_reading(split, aborted, check_crc, batch_rows, position)
-    chunks = segment_chunks(
-        split.segment,
-        split.start_offset,
-        split.end_offset,
-        size_seen=split.size_seen,
-        joined=split.joined,
-        position=position,
-        planned=split,
-    )
     try:
-        yield from decode_chunks(
-            chunks,
-            split.start_offset,
-            split.end_offset,
-            columns=columns,
-            aborted=aborted,
-            check_crc=check_crc,
-            batch_rows=batch_rows,
-        )
+        with SegmentReader(split.segment) as segment:
+            yield from decode_chunks(
+                _portions(segment, split, columns, aborted, check_crc, batch_rows, position),
+                split.start_offset,
+                split.end_offset,
+                columns=columns,
+                aborted=aborted,
+                check_crc=check_crc,
+                batch_rows=batch_rows,
+            )
     except DAMAGE:
         # What was cut and written again while it was read can look like damage: say what it is.
         with SegmentReader(split.segment) as segment:
             check_unchanged(segment, split)
         raise
+
+
+def _portions(
+    segment: SegmentReader,
+    split: SplitRange,
+    columns: Sequence[str] | None,
+    aborted: Sequence[AbortedRange],
+    check_crc: bool,
+    batch_rows: int,
+    position: int | None,
+) -> Iterator[Chunk | pa.RecordBatch]:
+    """What segment_chunks gives of a split; plain stretches of it decoded already."""
+    start, end = split.start_offset, split.end_offset
+    check_unchanged(segment, split)
+    place = segment.seek(start) if position is None else position
+    walk: Generator[Chunk | pa.RecordBatch, None, int]
+    if aborted:
+        walk = _walk_range(segment, place, start, end, split.size_seen, False, CHUNK_BYTES)
+    else:
+        stretches = StretchReader(
+            segment, start, end, columns=columns, check_crc=check_crc, batch_rows=batch_rows
+        )
+        walk = _walk_stretches(segment, stretches, place, start, end, split.size_seen)
+    reached = yield from walk
+    check_unchanged(segment, split)
+    if split.joined and reached < end:
+        segment.refuse_hole(reached, end)
+
+
+def _walk_stretches(
+    segment: SegmentReader,
+    stretches: StretchReader,
+    position: int,
+    start_offset: int,
+    end_offset: int,
+    size_seen: int,
+) -> Generator[Chunk | pa.RecordBatch, None, int]:
+    """As `_walk_range`, a stretch and a chunk by turns."""
+    before: LastBatch | None = None
+    while True:
+        position, before = yield from stretches.batches(position, before)
+        if before is not None and before.last_offset >= end_offset - 1:
+            return before.last_offset + 1
+        walk = _walk_range(
+            segment, position, start_offset, end_offset, size_seen, False, CHUNK_BYTES, before
+        )
+        if stretches.given_up:
+            return (yield from walk)
+        try:
+            chunk = next(walk)
+        except StopIteration as ended:
+            return int(ended.value)
+        yield chunk
+        position = chunk.position + len(chunk.content)
+        before = LastBatch.of(chunk.headers[-1])
+
+
+def split_headers(split: SplitRange) -> Iterator[Headers]:
+    """HEADER_DTYPE arrays of the batches that overlap a planned range, in order.
+
+    Raises as `read_split` does; checksums are not looked at.
+    """
+    check_split(split)
+    for chunk in segment_chunks(
+        split.segment,
+        split.start_offset,
+        split.end_offset,
+        size_seen=split.size_seen,
+        joined=split.joined,
+        planned=split,
+    ):
+        yield chunk.headers

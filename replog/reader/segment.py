@@ -49,6 +49,18 @@ class BatchStamp(NamedTuple):
         return cls(*(int(header[name]) for name in cls._fields))
 
 
+class LastBatch(NamedTuple):
+    """Where a walk stands: behind the batch with this last offset and leader epoch."""
+
+    last_offset: int
+    leader_epoch: int
+
+    @classmethod
+    def of(cls, header: Any) -> LastBatch:
+        """The batch with this header."""
+        return cls(int(header["last_offset"]), int(header["leader_epoch"]))
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chunk:
     """Whole batches that stand together in a file.
@@ -87,6 +99,7 @@ class SegmentReader:
     def __init__(self, name: SegmentName) -> None:
         self._name = name
         self.base_offset = name.base_offset
+        self.upper_offset = name.upper_offset
         self.path = name.path
         try:
             self._file = OfflineFile(name.path)
@@ -107,14 +120,23 @@ class SegmentReader:
         """The bytes [position, position + length), fewer at the end of the file."""
         return memoryview(self._file.read(position, max(min(length, self.size() - position), 0)))
 
+    def read_into(self, position: int, buffer: memoryview) -> memoryview:
+        """As much of `buffer` as the file had bytes for from `position` on."""
+        return buffer[: self._file.read_into(position, buffer)]
+
     def chunks(
-        self, position: int = 0, *, check_crc: bool = True, chunk_bytes: int = CHUNK_BYTES
+        self,
+        position: int = 0,
+        *,
+        check_crc: bool = True,
+        chunk_bytes: int = CHUNK_BYTES,
+        before: LastBatch | None = None,
     ) -> Iterator[Chunk]:
         """Whole batches from the batch at `position` on, up to the torn tail or the end.
 
-        Raises CorruptBatchError at the first bytes that are neither a batch nor a torn tail.
+        before: the batch that ends at `position`, if it is known. Raises CorruptBatchError at the
+        first bytes that are neither a batch nor a torn tail.
         """
-        before: Any = None
         length = chunk_bytes
         while True:
             size = self.size()
@@ -122,8 +144,9 @@ class SegmentReader:
             found = scan(content, position=position, check_crc=check_crc)
             headers = found.headers[: self._believable(found, before)]
             if len(headers):
-                before = headers[-1]
-                end = int(before["position"]) + int(before["size_bytes"]) - position
+                last = headers[-1]
+                before = LastBatch.of(last)
+                end = int(last["position"]) + int(last["size_bytes"]) - position
                 yield Chunk(content[:end], headers, position, self.path)
                 position += end
                 length = chunk_bytes
@@ -142,10 +165,10 @@ class SegmentReader:
             if length <= len(content) or length > size - position:
                 return
 
-    def _next_offset(self, before: Any) -> int:
-        return self.base_offset if before is None else int(before["last_offset"]) + 1
+    def _next_offset(self, before: LastBatch | None) -> int:
+        return self.base_offset if before is None else before.last_offset + 1
 
-    def _believable(self, found: Scan, before: Any) -> int:
+    def _believable(self, found: Scan, before: LastBatch | None) -> int:
         """How many of the headers fit the segment and the batches around them.
 
         Base offset and leader epoch are outside the CRC. What gives a wrong one away is the chain:
@@ -156,16 +179,18 @@ class SegmentReader:
         headers = found.headers
         if not len(headers):
             return 0
-        unfit = headers["last_offset"] >= self._name.upper_offset
+        unfit = headers["last_offset"] >= self.upper_offset
         unfit[0] |= int(headers["base_offset"][0]) < self._next_offset(before)
         if before is not None:
-            unfit[0] |= int(headers["leader_epoch"][0]) < int(before["leader_epoch"])
+            unfit[0] |= int(headers["leader_epoch"][0]) < before.leader_epoch
         first_unfit = np.flatnonzero(unfit)
         count = int(first_unfit[0]) if len(first_unfit) else len(headers)
         if count == len(headers) and found.outcome in {BATCH_BAD_OFFSET, BATCH_BAD_EPOCH}:
-            last, previous = headers[-1], headers[-2] if len(headers) > 1 else before
-            gap = previous is None or last["base_offset"] != previous["last_offset"] + 1
-            rise = previous is None or last["leader_epoch"] != previous["leader_epoch"]
+            last, previous = headers[-1], before
+            if len(headers) > 1:
+                previous = LastBatch.of(headers[-2])
+            gap = previous is None or last["base_offset"] != previous.last_offset + 1
+            rise = previous is None or last["leader_epoch"] != previous.leader_epoch
             count -= bool(gap if found.outcome == BATCH_BAD_OFFSET else rise)
         return count
 
@@ -173,10 +198,10 @@ class SegmentReader:
         """Tell damage from a compaction that put a merged file in this one's place."""
         if self._name not in segment_names(os.path.dirname(self.path)):
             raise LogTruncatedError(
-                f"expected {self.path} to end below offset {self._name.upper_offset}, found the "
+                f"expected {self.path} to end below offset {self.upper_offset}, found the "
                 f"segments of the directory changed meanwhile; read the partition again",
                 path=self.path,
-                offset=self._name.upper_offset,
+                offset=self.upper_offset,
             )
 
     def batch_bytes(self, content: memoryview) -> int:

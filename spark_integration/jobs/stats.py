@@ -1,7 +1,8 @@
 """What is in the topics: counts, bytes, rates over time, skew and compression, by Spark.
 
 Two passes. Batch headers alone tell batches, records, file bytes, codecs and rates (no record is
-decoded); keys and values tell how often each key comes and how many bytes they are. Sizes of keys
+decoded); keys and values tell how often each key comes and how many bytes they are. Both read the
+same cut of each log: one that was truncated and written anew in between is an error. Sizes of keys
 are exact and may be many: they stay in Spark, and only sums, the largest keys and a histogram of
 how often keys come are brought to the driver.
 """
@@ -17,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from replog.reader import PartitionReader, choose_replica
+from replog.reader import PartitionReader, SplitRange, choose_replica, split_headers
 from replog.types import Codec, Isolation, TopicPartition
 from spark_integration.jobs.engine import Progress, SparkEngine, no_progress
 from spark_integration.jobs.partitions import replicas
+from spark_integration.snapshots import PartitionCut, Snapshot
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -34,11 +36,10 @@ CONTROL_BIT = 0x20
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeaderTask:
-    """Offsets [start_offset, end_offset) of a partition directory."""
+    """A range of a partition, as it was planned."""
 
-    path: str
-    start_offset: int
-    end_offset: int
+    topic_partition: TopicPartition
+    split: SplitRange
 
 
 @dataclasses.dataclass(slots=True)
@@ -164,6 +165,12 @@ def stats(
     extents = {
         key: (reader.log_start_offset, reader.bound(isolation)) for key, reader in readers.items()
     }
+    snapshot = Snapshot(
+        {
+            key: PartitionCut.of(reader, reader.log_start_offset, reader.end_offset)
+            for key, reader in readers.items()
+        }
+    )
     tasks = [task for key, one in readers.items() for task in _pieces(one, *extents[key])]
     headers = {key: HeaderSums(key) for key in readers}
     for sums in SparkEngine(session).run(sum_headers, tasks, progress):
@@ -172,6 +179,7 @@ def stats(
         session.read.format("replog")
         .schema("topic string, partition int, key binary, value binary")
         .option("kafka.isolation.level", isolation.value)
+        .option("snapshot", str(snapshot))
         .load([reader.path for reader in readers.values()])
     )
     by_key = _by_key(records).persist()
@@ -195,17 +203,16 @@ def stats(
 def _pieces(reader: PartitionReader, start: int, end: int) -> Iterator[HeaderTask]:
     if start < end:
         for split in reader.split_points(PIECE_BYTES, start, end):
-            yield HeaderTask(reader.path, split.start_offset, split.end_offset)
+            yield HeaderTask(reader.topic_partition, split)
 
 
 def sum_headers(task: HeaderTask) -> HeaderSums:
     """Sums over the batches that begin in the range; no record is decoded."""
-    reader = PartitionReader(task.path)
-    sums = HeaderSums(reader.topic_partition)
-    for headers in reader.headers(task.start_offset, task.end_offset):
+    sums = HeaderSums(task.topic_partition)
+    for headers in split_headers(task.split):
         mine = headers[
-            (headers["base_offset"] >= task.start_offset)
-            & (headers["base_offset"] < task.end_offset)
+            (headers["base_offset"] >= task.split.start_offset)
+            & (headers["base_offset"] < task.split.end_offset)
             & (headers["attributes"] & CONTROL_BIT == 0)
             & (headers["record_count"] > 0)
         ]

@@ -90,9 +90,11 @@ def test_what_a_job_reads_is_the_log_at_one_moment_or_an_error(tmp_path: Path) -
     print(f"{len(reads)} reads; read again: {repeats} the same, {errors} errors")
     assert len(reads) > 3
     for values in reads:
-        seen = [tuple(map(int, value.split())) for value in values]
-        newest = max((generation for _, generation in seen), default=0)
-        for offset, generation in seen:
+        last: dict[int, int] = {}  # offset that a generation was seen at
+        for offset, generation in (map(int, value.split()) for value in values):
+            last[generation] = max(offset, last.get(generation, 0))
+        newest = max(last, default=0)
+        for generation, offset in last.items():
             older = [
                 one for one, cut in cuts.items() if generation < one <= newest and cut <= offset
             ]

@@ -73,14 +73,14 @@ def test_a_few_large_records_among_small_ones_do_not_swell_a_batch(tmp_path: Pat
 def test_columns_that_are_not_named_are_not_decoded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from replog.reader import records
+    from replog.reader import stretches
 
     asked = []
-    decode = records.decode_arrow
+    decoder = stretches.StretchDecoder
     monkeypatch.setattr(
-        records,
-        "decode_arrow",
-        lambda *args, **options: asked.append(options["columns"]) or decode(*args, **options),
+        stretches,
+        "StretchDecoder",
+        lambda *args, **options: asked.append(options["columns"]) or decoder(*args, **options),
     )
     path = written(tmp_path / "orders-0", 20)
     reader = reader_of(path, "topic", "value", "offset")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow.parquet as pq
 
 import replog
 
+# Every step at which a job can be killed in `make test-spark-long`, every third in `make test`.
+STEP = 1 if int(os.environ.get("REPLOG_SPARK_KILLS", "0")) > 2 else 3
 SECOND_DAY_MS = 1_700_000_000_000 + 86_400_000
 FIRST_DAY_MS = 1_700_000_000_000
 
