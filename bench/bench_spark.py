@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pytest
 
 from bench.pairs import TINY, measure, sized, timed
-from bench.processor_time import processor_time
+from bench.processor_time import Clock
 from bench.spark_files import write_segments
 from replog.reader import open_partitions, read_split
 from spark_integration.jobs.engine import LocalEngine
@@ -89,9 +89,9 @@ def compared(benchmark, bar, must_be, query, ours, theirs):
     """Measure `query` over both; seconds of warm-up are not counted."""
     sides = [lambda frame=frame: timed(lambda: query(frame())) for frame in (ours, theirs)]
     assert sides[0]()[1] == sides[1]()[1]
-    before = processor_time()
+    clock = Clock()
     measure(benchmark, bar, must_be, *sides, share=False, pairs=PAIRS)
-    spent = processor_time().since(before)
+    spent = clock.spent()
     benchmark.extra_info.update(
         rows=ROWS,
         rows_per_second=round(ROWS / benchmark.extra_info["ours_s"]),
@@ -178,9 +178,9 @@ def test_python_share_of_processor_time(benchmark, spark, segments):
     total(frame())
 
     def share():
-        before = processor_time()
+        clock = Clock()
         total(frame())
-        spent = processor_time().since(before)
+        spent = clock.spent()
         return spent.python / max(spent.python + spent.jvm, 1e-9)
 
     alone(benchmark, "python_cpu_share", "<= 0.25", share)
@@ -199,9 +199,9 @@ def test_processor_time_of_an_extra_task(benchmark, spark, folder):
 
     def spent(tasks):
         frame = spark.read.format("replog").schema("offset bigint").option("minPartitions", tasks)
-        before = processor_time()
+        clock = Clock()
         frame.load(str(path)).count()
-        return sum(processor_time().since(before))
+        return sum(clock.spent())
 
     spent(EXTRA_TASKS)
     alone(

@@ -10,26 +10,38 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class ProcessorTime(NamedTuple):
-    """Seconds since the processes began, of the JVM and of all Python below it."""
+    """Seconds of the JVM and of all Python below it."""
 
     jvm: float
     python: float
 
-    def since(self, before: ProcessorTime) -> ProcessorTime:
-        return ProcessorTime(self.jvm - before.jvm, self.python - before.python)
+
+class Clock:
+    """What processes have spent since it was made: master local[n], so driver and executors in one.
+
+    Python's workers are counted one by one. One that was idle for a minute ends, and takes what it
+    has spent with it: what all had spent before must not be held against those that are left.
+    """
+
+    def __init__(self) -> None:
+        self._jvm, self._workers = _spent()
+
+    def spent(self) -> ProcessorTime:
+        """Seconds since the clock was made."""
+        jvm, workers = _spent()
+        python = sum(ticks - self._workers.get(pid, 0) for pid, ticks in workers.items())
+        return ProcessorTime((jvm - self._jvm) / TICKS, python / TICKS)
 
 
-def processor_time() -> ProcessorTime:
-    """Of this process's Spark, driver and executors in one JVM (master local[n])."""
+def _spent() -> tuple[int, dict[int, int]]:
+    """Ticks of the JVM, and of each Python process below it with the children it has reaped."""
     processes = dict(_processes())
     children: dict[int, list[int]] = {}
     for pid, (parent, _, _) in processes.items():
         children.setdefault(parent, []).append(pid)
     jvm = next(pid for pid in _below(os.getpid(), children) if _name(pid) == "java")
-    workers = list(_below(jvm, children))
-    # What has ended is in its parent's account of reaped children.
-    python = sum(processes[pid][1] + processes[pid][2] for pid in workers)
-    return ProcessorTime(processes[jvm][1] / TICKS, python / TICKS)
+    workers = {pid: processes[pid][1] + processes[pid][2] for pid in _below(jvm, children)}
+    return processes[jvm][1], workers
 
 
 def _below(pid: int, children: dict[int, list[int]]):
