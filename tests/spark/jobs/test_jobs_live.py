@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KEYS = 50
 BATCH = 17
-ROUNDS = 3
+ROUNDS = 2
 TRIES_MAX = 40
 ALLOWED = ("LogTruncatedError", "OffsetOutOfRangeError")
 # Cuts and trims come by turns, seldom enough for a job to be done between two of them.
