@@ -71,13 +71,17 @@ class Reassignments:
         self._report(partition, ReassignmentCause.REQUESTED)
 
     def cancel(self, partition: PartitionImage) -> bool:
-        """Go back to what was before, at once; False if no replica of that is in sync.
+        """Go back to what was before, at once; False if too few replicas of that hold what is
+        committed.
 
-        Then nothing is changed: the partition would have nobody left who vouches for it.
+        Then nothing is changed: records that as many replicas have as the floor wants would be left
+        on fewer, or on none (KAFKA-14424, contract C2).
         """
         original = self.original(partition)
         back = tuple(replica for replica in partition.isr if replica in original)
-        if not back:
+        holders = {*partition.isr, *partition.elr}
+        floor = min(partition.topic.config.min_insync_replicas, len(original), len(holders))
+        if not back or len(holders.intersection(original)) < floor:
             return False
         change = self._partitions.change(partition)
         change.replicas = original

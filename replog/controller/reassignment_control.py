@@ -110,9 +110,9 @@ class ReassignmentControl:
                 topic_partition=name,
                 error=ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 message=(
-                    f"expected one of the original replicas {list(original)} of {name} in sync, "
-                    f"found {list(partition.isr)}; going back would lose what is committed. Let "
-                    f"it complete, or wait until one of them has caught up"
+                    f"expected as many of the original replicas {list(original)} of {name} in sync "
+                    f"as min.insync.replicas wants, found {list(partition.isr)}; going back could "
+                    f"lose what is committed. Let it complete, or wait until they have caught up"
                 ),
             )
         return PartitionResult(topic_partition=name)

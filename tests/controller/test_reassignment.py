@@ -203,6 +203,24 @@ class TestCallingOff:
         assert controller.model.version == version
         assert len(progress(controller)) == 1
 
+    def test_is_refused_where_too_few_would_hold_what_is_committed(self):
+        """Goal: contract C2. With a floor of two, one power failure must not lose a record."""
+        controller = Controller()
+        controller.start(1, 2, 3, 4, 5, 6)
+        controller.create(replicas=(1, 2, 3), min_insync_replicas=2)
+        reassign(controller, (4, 5, 6))
+        controller.propose((1, 2, 3, 4))
+        controller.lose(2)
+        controller.lose(3)
+        assert controller.partition().isr == (4, 1)
+        answer = reassign(controller, None)
+        assert answer.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "as min.insync.replicas wants" in answer.message
+        controller.start(3, incarnation="second", previous=controller.epochs[3])
+        controller.propose((4, 1, 3))
+        assert reassign(controller, None).error is ErrorCode.NONE
+        assert set(controller.partition().isr) == {1, 3}
+
     def test_of_nothing_is_an_error(self, controller):
         assert reassign(controller, None).error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 

@@ -113,6 +113,27 @@ class VouchersAreWhatTheySay:
             raise Violation("I12", f"{partition.records()}: in sync although fenced or leaving")
         for broker_id in elr:
             self._check(truth, broker_id)
+        if before is not None and set(truth.registration.replicas) < set(before.replicas):
+            self._check_copies(truth, isr | elr)
+
+    def _check_copies(self, truth: PartitionTruth, holders: set[int]) -> None:
+        """Replicas have gone: enough of those that stay must hold what is committed."""
+        if truth.high_watermark <= truth.log_start or not truth.had_enough_in_sync:
+            return
+        copies = 0
+        for broker_id in holders:
+            log = self.truth.log_of(broker_id, truth.name)
+            copies += (
+                (broker_id, truth.name) in self.truth.incomplete
+                or not self.truth.vouches(broker_id, truth.name)
+                or (log is not None and truth.holds_committed(log))
+            )
+        if copies < truth.registration.min_insync_replicas:
+            raise Violation(
+                "I16",
+                f"only {copies} of the replicas that stay hold what is committed up to "
+                f"{truth.high_watermark}: {truth.registration}",
+            )
 
     def _check(self, truth: PartitionTruth, broker_id: int) -> None:
         key = (broker_id, truth.name)
