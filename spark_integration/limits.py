@@ -52,13 +52,13 @@ Limit = Everywhere | AtOffsets | AtTimestamp | AtTimestamps
 
 def parse_limit(given: Mapping[str, str], side: Side, default: str) -> Limit:
     """The limit that `given` (names in lower case) sets for this side. Raises UsageError."""
-    if (name := f"{side}timestamp") in given:
-        return AtTimestamp(_timestamp(name, given[name].strip()))
-    if (name := f"{side}offsetsbytimestamp") in given:
-        found = parse_partition_numbers(name, given[name])
+    if (name := f"{side}Timestamp").lower() in given:
+        return AtTimestamp(_timestamp(name, given[name.lower()].strip()))
+    if (name := f"{side}OffsetsByTimestamp").lower() in given:
+        found = parse_partition_numbers(name, given[name.lower()])
         return AtTimestamps({key: _timestamp(name, ms) for key, ms in found.items()})
-    name = f"{side}offsets"
-    text = given.get(name, default).strip()
+    name = f"{side}Offsets"
+    text = given.get(name.lower(), default).strip()
     if text.lower() in WORDS:
         return Everywhere(WORDS[text.lower()])
     if not text.startswith("{"):

@@ -29,6 +29,7 @@ from spark_integration.schema import default_columns
 logger = logging.getLogger(__name__)
 
 MIB = 1024 * 1024
+BATCH_ROWS = 32768
 _SIZES = {"": 1, "b": 1, "k": 1024, "m": MIB, "g": 1024 * MIB}
 _DURATIONS_MS = {
     "": 1,
@@ -251,7 +252,7 @@ def _assemble(given: _Given, start: Limit, end: Limit, snapshot: str | None) -> 
         partitions_min=given.count("minPartitions"),
         partition_records_max=given.count("maxRecordsPerPartition"),
         partition_bytes_max=given.size("maxPartitionBytes", "128m"),
-        batch_rows=given.size("batchRows", "32768"),
+        batch_rows=given.count("batchRows") or BATCH_ROWS,
         check_crc=given.flag("checkCrcs", default=True),
         trigger_offsets_max=maximum,
         trigger_offsets_min=minimum,

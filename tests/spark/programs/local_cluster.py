@@ -1,4 +1,7 @@
-"""Count and group on a cluster of two worker processes: LOG_DIRECTORY; prints one line of JSON."""
+"""Count and group on a cluster of two worker processes: LOG_DIRECTORY; prints one line of JSON.
+
+Nothing registers the source: Spark has to find it by itself.
+"""
 
 import json
 import os
@@ -12,7 +15,6 @@ os.environ.setdefault("SPARK_HOME", os.path.dirname(pyspark.__file__))
 from pyspark.sql import SparkSession
 
 from spark_integration.session import BRIEF_JVM, SETTINGS
-from spark_integration.source import ReplogDataSource
 
 builder = SparkSession.builder.master("local-cluster[2,1,768]").appName("cluster")
 for name, setting in {
@@ -25,7 +27,6 @@ for name, setting in {
     builder = builder.config(name, setting)
 session = builder.getOrCreate()
 session.sparkContext.setLogLevel("ERROR")
-session.dataSource.register(ReplogDataSource)
 frame = (
     session.read.format("replog")
     .option("maxRecordsPerPartition", "100")
