@@ -228,6 +228,39 @@ class DescribePartitionsResponse:
 
 
 @frozen
+class StateChangesRequest:
+    """What brokers were asked to do of late: of one partition or broker, or all."""
+
+    topic_partition: TopicPartition | None = None
+    broker_id: int | None = None
+
+
+@frozen
+class StateChangeRow:
+    """One broker's part in one change. Times are of the controller's clock, in ms; None: not yet,
+    or before this controller was the active one.
+    """
+
+    topic_partition: TopicPartition
+    broker_id: int
+    kind: str
+    leader_epoch: int
+    state: str
+    requested_ms: int | None
+    received_ms: int | None
+    completed_ms: int | None
+
+
+@frozen
+class StateChangesResponse:
+    """`changes`: oldest first. `queued`: (broker id, how much it has still to do)."""
+
+    error: ErrorCode = ErrorCode.NONE
+    changes: tuple[StateChangeRow, ...] = ()
+    queued: tuple[tuple[int, int], ...] = ()
+
+
+@frozen
 class UnregisterBrokerRequest:
     """Forget a broker for good; it must hold no replica."""
 
@@ -243,6 +276,7 @@ AdminRequest: TypeAlias = (
     | ListReassignmentsRequest
     | BalanceLeadersRequest
     | DescribePartitionsRequest
+    | StateChangesRequest
     | UnregisterBrokerRequest
 )
 AdminAnswer: TypeAlias = (
@@ -252,4 +286,5 @@ AdminAnswer: TypeAlias = (
     | ListReassignmentsResponse
     | BalanceLeadersResponse
     | DescribePartitionsResponse
+    | StateChangesResponse
 )

@@ -27,6 +27,7 @@ from replog.admin_messages import (
     ElectLeadersRequest,
     ListReassignmentsRequest,
     ReassignPartitionsRequest,
+    StateChangesRequest,
     UnregisterBrokerRequest,
 )
 from replog.config import ControllerOptions
@@ -293,6 +294,8 @@ class Controller:
                 return self._moves.progress(request)
             case DescribePartitionsRequest():
                 return describe(self._image, self._reports, request)
+            case StateChangesRequest():
+                return self._decision.journal.rows(request)
             case UnregisterBrokerRequest():
                 return self._brokers.unregister(request)
         return refused(type(request), ErrorCode.INVALID_REQUEST)

@@ -19,6 +19,8 @@ from replog.admin_messages import (
     ListReassignmentsResponse,
     PartitionResults,
     ReassignPartitionsRequest,
+    StateChangesRequest,
+    StateChangesResponse,
     UnregisterBrokerRequest,
 )
 from replog.messages import (
@@ -53,6 +55,7 @@ _ANSWERS: dict[type, type] = {
     ListReassignmentsRequest: ListReassignmentsResponse,
     BalanceLeadersRequest: BalanceLeadersResponse,
     DescribePartitionsRequest: DescribePartitionsResponse,
+    StateChangesRequest: StateChangesResponse,
 }
 
 

@@ -17,6 +17,7 @@ import enum
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from replog.admin_messages import StateChangeRow, StateChangesRequest, StateChangesResponse
 from replog.errors import ReplogError
 from replog.types import TopicPartition
 from replog.wire.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord
@@ -182,6 +183,25 @@ class StateJournal:
             if topic_partition in {None, change.topic_partition}
             and broker_id in {None, change.broker_id}
         ]
+
+    def rows(self, request: StateChangesRequest) -> StateChangesResponse:
+        """The answer to an operator's question."""
+        return StateChangesResponse(
+            changes=tuple(
+                StateChangeRow(
+                    topic_partition=change.topic_partition,
+                    broker_id=change.broker_id,
+                    kind=change.kind.value,
+                    leader_epoch=change.leader_epoch,
+                    state=change.state.value,
+                    requested_ms=change.requested_ms,
+                    received_ms=change.received_ms,
+                    completed_ms=change.completed_ms,
+                )
+                for change in self.changes(request.topic_partition, request.broker_id)
+            ),
+            queued=tuple(self.lengths().items()),
+        )
 
     def queued(self, broker_id: int) -> list[StateChange]:
         """What a broker has still to do."""

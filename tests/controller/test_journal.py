@@ -4,7 +4,7 @@ import uuid
 
 import pytest
 
-from replog.admin_messages import CreateTopicsRequest
+from replog.admin_messages import CreateTopicsRequest, StateChangesRequest
 from replog.controller.incidents import BrokerQueueFull
 from replog.controller.state_journal import (
     BrokerQueue,
@@ -83,6 +83,19 @@ def test_a_broker_that_has_the_metadata_and_has_not_obeyed_it_shows(controller):
     journal.received(1, controller.model.version, 99)
     (found,) = journal.queued(1)
     assert (found.state, found.received_ms, found.completed_ms) == (ChangeState.RECEIVED, 99, None)
+
+
+def test_operators_read_it_by_partition_and_broker(controller):
+    controller.create(replicas=(0, 1))
+    controller.create("u", replicas=(1, 2))
+    controller.heartbeat(1)
+    answer = controller.ask(StateChangesRequest(topic_partition=NAME))
+    assert [(row.broker_id, row.kind, row.state) for row in answer.changes] == [
+        (0, "lead", "requested"),
+        (1, "follow", "completed"),
+    ]
+    assert answer.queued == ((0, 1), (1, 0), (2, 1))
+    assert len(controller.ask(StateChangesRequest(broker_id=1)).changes) == 2
 
 
 def test_the_journal_of_a_new_controller_is_that_of_the_old_one(controller):

@@ -15,6 +15,7 @@ from replog.admin_messages import (
     ListReassignmentsRequest,
     ReassignPartitionsRequest,
     ResourceKind,
+    StateChangesRequest,
     UnregisterBrokerRequest,
 )
 from replog.config import ControllerOptions
@@ -57,6 +58,7 @@ REQUESTS = [
     ListReassignmentsRequest(),
     BalanceLeadersRequest(),
     DescribePartitionsRequest(),
+    StateChangesRequest(),
     UnregisterBrokerRequest(broker_id=0),
 ]
 
