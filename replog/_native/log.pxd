@@ -10,6 +10,7 @@ cdef class Log(AppendableLog):
     cdef int truncate_locked(self, int64_t offset) except -1
     cdef int retire(self, LogSegment segment, int64_t now) except -1
     cdef int drop_from(self, Py_ssize_t place, int64_t now) except -1
+    cdef int drop_snapshots(self, int64_t above, object keep=*) except -1
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1
     cdef Py_ssize_t expired_count(self, int64_t now) except -1
     cdef int find_written_epoch(self) except -1

@@ -166,6 +166,7 @@ cdef class Log(AppendableLog):
             if kept_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
                 self.dense_end = offset
             self.find_written_epoch()
+            self.drop_snapshots(offset)
             self.replay_producers(offset, now)
             self.take_snapshot()
         except BaseException:
@@ -267,7 +268,7 @@ cdef class Log(AppendableLog):
         self.names_unsynced = False
         self.producers.clear()
         self.producers.end_offset = offset
-        snapshot_files.remove_snapshots(self.path, above=0, below=offset + 1)
+        self.drop_snapshots(0)
         self.snapshot_offset = offset
         self.write_log_start(log_start_offset)
         return 0
@@ -360,19 +361,27 @@ cdef class Log(AppendableLog):
 
     def reset_producers(self, int64_t end_offset, *, now_ms=None):
         """Rebuild the producers' state up to end_offset from the newest snapshot and the log."""
+        self.drop_snapshots(end_offset)
         self.replay_producers(end_offset, self.now(now_ms))
+
+    cdef int drop_snapshots(self, int64_t above, object keep=()) except -1:
+        """Remove producer snapshots behind `above` (-1: none of these), less those to keep.
+
+        One at the log start goes, too: it speaks of producers whose records are all gone, and Kafka
+        forgets them.
+        """
+        if snapshot_files.remove_snapshots(
+            self.path, above=above, below=self.log_start_offset + 1, keep=keep
+        ):
+            # One that speaks of what was cut must not come back beside other records.
+            self.names_unsynced = True
+        return 0
 
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1:
         cdef int64_t offset
         cdef LogSegment segment
         cdef Py_ssize_t place
         self.producers.clear()
-        # One at the log start speaks of producers whose records are all gone: Kafka forgets them.
-        if snapshot_files.remove_snapshots(
-            self.path, above=end_offset, below=self.log_start_offset + 1
-        ):
-            # One that speaks of what was cut must not come back beside other records.
-            self.names_unsynced = True
         offset = snapshot_files.load_latest(
             self.path, self.producers, self.log_start_offset, end_offset, now
         )

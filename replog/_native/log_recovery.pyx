@@ -193,8 +193,11 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
     segment = log.segments[first]
     end_offset = segment.base_offset
     log.log_end_offset = end_offset
+    log.drop_snapshots(-1)
     log.replay_producers(max(end_offset, log.log_start_offset), now_ms)
     log.take_snapshot()
+    # Those behind here may speak of what is gone: each is compared as its offset is reached.
+    kept = {log.snapshot_offset}
     total = sum(os.stat(found.path).st_size for found in log.segments[first:])
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
@@ -212,12 +215,14 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
         log.log_end_offset = end_offset
         # As Kafka does: whoever cuts the log at this segment later has nothing to replay.
         log.take_snapshot()
+        kept.add(log.snapshot_offset)
         if on_progress is not None:
             on_progress(report.checked_bytes, total)
         if report.problem is not None:
             keep_later(log, place, report)
             break
     log.log_end_offset = end_offset
+    log.drop_snapshots(log.bases[first], kept)
     if end_offset < recovery_point and recovery_point > log.log_start_offset:
         refuse_missing(log, recovery_point, end_offset)
 
@@ -469,7 +474,7 @@ def settle_producers(Log log, bint clean, int64_t now_ms):
         segment = log.segments[log.floor_place(offset)]
         if segment.size_bytes <= SNAPSHOT_INTERVAL_BYTES:
             mapped_file.remove(snapshot_files.snapshot_path(log.path, offset))
-    snapshot_files.remove_snapshots(log.path, above=log.log_end_offset)
+    log.drop_snapshots(log.log_end_offset)
     if clean:
         log.replay_producers(log.log_end_offset, now_ms)
     else:

@@ -30,10 +30,13 @@ def snapshot_offsets(str directory):
 
 
 def write_snapshot(str directory, int64_t offset, bytes content):
-    """Write the snapshot of everything below `offset`; not durable on return."""
+    """Write the snapshot of what is below `offset`, unless it is there. Not durable on return."""
     path = snapshot_path(directory, offset)
     file = mapped_file.MappedFile(path, writable=True, create=True)
     if file.size_bytes:
+        if file.size_bytes == len(content) and bytes(file.view(0, len(content))) == content:
+            file.close()
+            return
         # Emptying one, even an empty one, makes ext4 write it back at its close (auto_da_alloc).
         file.close()
         mapped_file.remove(path)

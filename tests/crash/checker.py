@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 from typing import Any
 
 from replog.config import LogConfig
@@ -37,10 +38,17 @@ class Outcome:
 
 
 def write_image(directory: str, image: Image) -> None:
-    """Make the directory hold exactly these files."""
+    """Make the directory hold exactly these files; a name that ends in "/" is a directory."""
     for name in os.listdir(directory):
-        os.unlink(os.path.join(directory, name))
+        path = os.path.join(directory, name)
+        if os.path.isdir(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
     for name, content in image.items():
+        if name.endswith("/"):
+            os.mkdir(os.path.join(directory, name))
+            continue
         fd = os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT)
         if content:
             os.write(fd, content)
@@ -74,18 +82,23 @@ def recover(directory: str, image: Image, config: LogConfig) -> Outcome:
 def look(directory: str, config: LogConfig) -> Outcome:
     log = open_log(directory, config)
     try:
-        batches = batches_of(files_of(directory))
-        start, end = log.log_start_offset, log.log_end_offset
-        problem = (
-            wrong_bytes(log, batches)
-            or wrong_epochs(log, batches)
-            or wrong_producers(log, batches)
-            or wrong_transactions(log, batches)
-            or wrong_indexes(log, batches)
-        )
-        return Outcome(problem, start, end, batches, missed_timestamps(log, batches))
+        return examine(log)
     finally:
         log.close(flush=False)
+
+
+def examine(log: Any) -> Outcome:
+    """What an open log holds, and what is wrong with it."""
+    batches = batches_of(files_of(log.path))
+    start, end = log.log_start_offset, log.log_end_offset
+    problem = (
+        wrong_bytes(log, batches)
+        or wrong_epochs(log, batches)
+        or wrong_producers(log, batches)
+        or wrong_transactions(log, batches)
+        or wrong_indexes(log, batches)
+    )
+    return Outcome(problem, start, end, batches, missed_timestamps(log, batches))
 
 
 def readable(log: Any, batches: tuple[Batch, ...]) -> list[Batch]:
