@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -103,3 +107,18 @@ def test_a_timestamp_beyond_sparks_range_is_null() -> None:
 
     stamps = pa.array([-1, 0, 2**62, None], pa.timestamp("ms", tz="UTC"))
     assert _microseconds(stamps).cast(pa.int64()).to_pylist() == [-1000, 0, None, None]
+
+
+def test_a_worker_process_sets_its_modules_aside_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark's daemon collects garbage after each task; a process of the user's is left alone."""
+    frozen: list[bool] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(frozen))
+    read(reader_of(MANY_SEGMENTS, "offset"))
+    assert frozen == []
+    worker = ModuleType("__main__")
+    worker.__spec__ = ModuleSpec("pyspark.daemon", None)
+    monkeypatch.setitem(sys.modules, "__main__", worker)
+    read(reader_of(MANY_SEGMENTS, "offset"))
+    read(reader_of(MANY_SEGMENTS, "offset"))
+    assert frozen == [True]
