@@ -210,3 +210,6 @@ class QuorumOptions:
     retry_backoff_ms: int = 20
     fetch_wait_max_ms: int = 500
     fetch_max_bytes: int = 8388608
+    snapshot_interval_bytes: int = 20971520
+    """After so many bytes of committed records a node writes a snapshot, and cuts its log below it:
+    Kafka's `metadata.log.max.record.bytes.between.snapshots`."""

@@ -293,6 +293,7 @@ class ClusterMembers:
             deliver=endpoint.follow_metadata,
             leader_changed=endpoint.follow_leader,
             owns_log=isinstance(member, ObserverEndpoint),
+            snapshot_interval_bytes=self._settings.quorum.snapshot_interval_bytes,
         )
         now_ms = self._pump.clock.monotonic_ms()
         self._pump.call(node_id, endpoint.node.start, now_ms)

@@ -94,8 +94,8 @@ class ClusterView:
         before = self.version
         self._endpoint = endpoint
         self._replay = replay = MetadataReplay(endpoint.log, self._image)
-        if before < endpoint.log.log_start_offset or not before:
-            replay.reload()
-        else:
+        if before:
             replay.offset = before
+        else:
+            replay.reload()
         return replay

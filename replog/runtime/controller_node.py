@@ -15,6 +15,7 @@ import collections
 import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol
 
+from replog.config import QuorumOptions
 from replog.controller import effects as fx
 from replog.controller.events import (
     Committed,
@@ -38,7 +39,6 @@ from replog.runtime.quorum_node import QuorumNode
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from replog.config import QuorumOptions
     from replog.controller.controller import Controller
     from replog.controller.events import ControllerEvent
     from replog.controller.quorum.incidents import QuorumIncident
@@ -106,7 +106,9 @@ class ControllerNode:
         """How many commands were begun in that millisecond."""
         self._is_appending = False
         self._proposals = 0
-        self.replay = MetadataReplay(ports.log, controller)
+        self.replay = MetadataReplay(
+            ports.log, controller, (options or QuorumOptions()).snapshot_interval_bytes
+        )
         self.quorum = QuorumNode(member_id, voters, ports, self, draw_below, options)
 
     @property

@@ -31,6 +31,7 @@ class MetadataFollower:
         deliver: Callable[[MetadataDelta, int], None],
         leader_changed: Callable[[int | None, int], None],
         owns_log: bool,
+        snapshot_interval_bytes: int,
     ) -> None:
         """deliver(delta, now_ms) gets changes, leader_changed(leader_id, now_ms) who leads.
 
@@ -43,7 +44,7 @@ class MetadataFollower:
         self._deliver = deliver
         self._leader_changed = leader_changed
         self._owns_log = owns_log
-        self._replay = MetadataReplay(log, self.image)
+        self._replay = MetadataReplay(log, self.image, snapshot_interval_bytes)
 
     def start(self, now_ms: int) -> None:
         """Take what the copy holds as committed."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from replog.config import LONG_MAX
 from replog.controller.metadata_image import MetadataImage
 from replog.errors import CorruptBatchError
 from replog.runtime.metadata_batches import read_batches
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from replog.types import SnapshotId
 
 READ_BYTES = 1024 * 1024
-SNAPSHOT_INTERVAL_BYTES = 20 * 1024 * 1024
-"""Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
 CHECKPOINT_INTERVAL_MS = 5000
 
 
@@ -47,7 +46,7 @@ class MetadataReplay:
         self,
         log: QuorumReplicaLog,
         state: MetadataState,
-        snapshot_interval_bytes: int = SNAPSHOT_INTERVAL_BYTES,
+        snapshot_interval_bytes: int = LONG_MAX,
     ) -> None:
         self.offset = 0
         self._log = log
@@ -78,6 +77,9 @@ class MetadataReplay:
 
     def apply_committed(self, high_watermark: int) -> None:
         """Apply what is committed and not applied yet."""
+        latest = self._log.latest_snapshot
+        if self.offset < self._log.log_start_offset and latest is not None:
+            self.load_snapshot(latest)  # somebody else has cut the log, with another state of it
         apply = self._state.apply
         while self.offset < high_watermark:
             piece = self._log.read(self.offset, READ_BYTES, end_offset=high_watermark)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
 import replog
+from replog.config import QuorumOptions
 from replog.errors import UsageError
 from replog.runtime.cluster_nodes import ClusterLayout
 from replog.types import TopicPartition
@@ -90,7 +92,7 @@ def test_a_cut_off_controller_is_replaced_and_steps_down():
             "it to know what was decided since",
         )
 
-    run(scenario, controllers=3, quorum=replog.config.QuorumOptions(fetch_timeout_ms=300))
+    run(scenario, controllers=3, quorum=QuorumOptions(fetch_timeout_ms=300))
 
 
 def test_a_broker_starts_from_its_copy_of_the_metadata_while_no_controller_runs():
@@ -170,3 +172,65 @@ def test_layouts_that_cannot_be_are_refused():
         with pytest.raises(UsageError):
             replog.LocalCluster(3, **options)
     assert ClusterLayout.of(3, 1, combined=True).nodes == (1, 2, 3)
+
+
+@pytest.mark.parametrize("options", [{"controllers": 3}, {"controllers": 3, "combined": True}])
+def test_logs_are_cut_below_snapshots_and_who_was_away_loads_one(options):
+    async def scenario(cluster):
+        pump = cluster._running().pump
+        away = next(n for n in cluster.controller_ids if n != cluster.active_controller)
+        await cluster.create_topic("early")
+        await cluster.stop(away)
+        broker_id = 4
+        await cluster.stop(broker_id)
+        for number in range(30):
+            await cluster.create_topic(f"topic-{number}", replication_factor=1)
+        await cluster.delete_topic("early")
+        active = next(m for m in pump.members.values() if m.node_id == cluster.active_controller)
+        assert active.log.log_start_offset > 30
+        assert active.log.first_snapshot == active.log.latest_snapshot
+        for node_id in {away, broker_id}:
+            await cluster.restart(node_id)
+            member = next(m for m in pump.members.values() if m.node_id == node_id)
+            await cluster.until(
+                lambda now, log=member.log: log.high_watermark >= now._running().view.version,
+                "it to be level",
+            )
+            assert member.log.log_start_offset > 30, "it was told of the beginning by a snapshot"
+        store = cluster._running().members.node(broker_id).store
+        assert store.get(TopicPartition("early", 0)) is None
+        assert len(cluster.topics()) == 30
+        cluster.kill(cluster.active_controller)
+        await led_again(cluster)
+        assert len(cluster.topics()) == 30
+        await cluster.create_topic("late", replication_factor=1)
+
+    run(scenario, brokers=4, quorum=QuorumOptions(snapshot_interval_bytes=2000), **options)
+
+
+def test_what_was_answered_survives_controllers_that_die_at_any_moment():
+    """Goal: a command is answered only once a majority has it. Method: the active one is killed
+    again and again while commands are on their way, and the one before comes back.
+    """
+    draw = random.Random(3)
+
+    async def scenario(cluster):
+        done = []
+
+        async def create(number):
+            await asyncio.sleep(draw.random() / 50)
+            await cluster.create_topic(f"topic-{number}", replication_factor=1)
+            done.append(f"topic-{number}")
+
+        for number in range(8):
+            tasks = [asyncio.ensure_future(create(number * 10 + extra)) for extra in range(4)]
+            await asyncio.sleep(draw.random() / 50)
+            await led_again(cluster)
+            victim = cluster.active_controller
+            cluster.kill(victim)
+            await asyncio.gather(*tasks)
+            await cluster.restart(victim)
+        assert set(done) == set(cluster.topics())
+        assert len(done) == 32
+
+    run(scenario, controllers=3, quorum=QuorumOptions(fetch_timeout_ms=500))
