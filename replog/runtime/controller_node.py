@@ -26,6 +26,7 @@ from replog.controller.events import (
     RequestReceived,
     Tick,
 )
+from replog.errors import invariant
 from replog.messages import (
     AlterPartitionRequest,
     HeartbeatRequest,
@@ -204,8 +205,14 @@ class ControllerNode:
     def _maybe_become_active(self, high_watermark: int, now_ms: int) -> None:
         """Take office once a record of this very epoch is committed (Raft section 8)."""
         leadership = self._leadership
-        if leadership is None or high_watermark <= leadership.start_offset:
+        if leadership is None:
             return
+        invariant(
+            high_watermark > leadership.start_offset,
+            "the quorum to commit nothing before a record of its leader's epoch",
+            high_watermark=high_watermark,
+            epoch_start_offset=leadership.start_offset,
+        )
         self.is_active = True
         self._first_of_leadership = self._proposals
         self._step(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 
 import pytest
@@ -13,6 +14,12 @@ from replog.errors import UsageError
 from replog.runtime.cluster_nodes import ClusterLayout
 from replog.types import TopicPartition
 from tests.runtime.test_local_cluster import run, values
+
+
+async def turns(cluster, count: int) -> None:
+    """Let the cluster do something so many times."""
+    seen = itertools.count()
+    await cluster.until(lambda _: next(seen) >= count, "so many turns")
 
 
 async def led_again(cluster) -> None:
@@ -218,13 +225,13 @@ def test_what_was_answered_survives_controllers_that_die_at_any_moment():
         done = []
 
         async def create(number):
-            await asyncio.sleep(draw.random() / 50)
+            await turns(cluster, draw.randrange(20))
             await cluster.create_topic(f"topic-{number}", replication_factor=1)
             done.append(f"topic-{number}")
 
         for number in range(8):
             tasks = [asyncio.ensure_future(create(number * 10 + extra)) for extra in range(4)]
-            await asyncio.sleep(draw.random() / 50)
+            await turns(cluster, draw.randrange(20))
             await led_again(cluster)
             victim = cluster.active_controller
             cluster.kill(victim)

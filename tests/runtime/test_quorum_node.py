@@ -9,7 +9,12 @@ import shutil
 import pytest
 
 from replog.controller.quorum.messages import VoteRequest, VoteResponse
-from replog.errors import LogFailedError, NoSpaceError, StorageError
+from replog.errors import (
+    LogFailedError,
+    NoSpaceError,
+    RecordBatchTooLargeError,
+    StorageError,
+)
 from replog.runtime.metadata_batches import metadata_batch
 from replog.types import SnapshotId
 from replog.wire.metadata_records import TopicRecord
@@ -140,7 +145,7 @@ def test_proposals_behind_a_failed_one_are_not_appended(tmp_path) -> None:
     batch = metadata_batch([TopicRecord(name="a", topic_id=bytes(16))], WALL_MS)
     heard = only.heard
     log = only.log
-    refusals = [NoSpaceError("expected room for a batch, found the disk full; make room")]
+    refusals = [RecordBatchTooLargeError("expected a batch that fits, found one that does not")]
 
     class Full:
         def __getattr__(self, name):
@@ -207,6 +212,8 @@ def test_a_damaged_snapshot_is_refused_and_fetched_again(tmp_path) -> None:
     assert world.pass_time(20_000, world.level)
     assert not bad
     assert world[1].log.latest_snapshot == taken
+    size = snapshots.sizes[taken]
+    assert world[1].log.snapshots.read(taken, 0, size) == whole(taken, 0, size)
 
 
 @pytest.mark.parametrize("kept", ["all", "snapshot alone"])
