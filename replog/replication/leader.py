@@ -157,10 +157,14 @@ class Leader:
     def log_synced(self, now_ms: int) -> None:
         """Our log is on disk up to its synced_end_offset."""
         self._is_syncing = False
-        for pending in self.synced.take_reached(self._log.synced_end_offset):
-            pending.acknowledge(Durability.LEADER)
+        self.acknowledge_synced()
         self.advance_high_watermark(now_ms)
         self.maybe_flush()
+
+    def acknowledge_synced(self) -> None:
+        """Answer acks=1 below what is on disk."""
+        for pending in self.synced.take_reached(self._log.synced_end_offset):
+            pending.acknowledge(Durability.LEADER)
 
     def maybe_flush(self) -> None:
         """In flush mode `commit`, sync what is not yet; one sync at a time, for all before it."""

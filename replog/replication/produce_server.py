@@ -81,7 +81,9 @@ class ProduceServer:
             pending.acknowledge(Durability.LEADER if wait.acks == Acks.LEADER else None)
         leader.advance_high_watermark(now_ms)
         if done.duplicate:
+            # What it waits for may have been reached long ago, and nothing tells it again.
             leader.acknowledge_reached()
+            leader.acknowledge_synced()
 
     def append_failed(self, failed: LeaderAppendFailed) -> None:
         """Nothing was appended: the producer hears why."""

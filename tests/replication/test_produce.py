@@ -275,6 +275,18 @@ def test_commit_mode_counts_what_is_on_disk_only():
     assert cluster.produced(all_of).durability is Durability.PERSISTED
 
 
+def test_commit_mode_answers_a_repeat_of_what_is_on_disk_at_once():
+    """Goal: no sync tells of it any more; the producer would repeat it for ever."""
+    cluster = three_replicas(flush_mode="commit")
+    first = cluster.produce(1, ("p", 1), acks=1)
+    cluster.brokers[1].flush()
+    again = cluster.produce(1, ("p", 1), acks=1)
+    for request_id in (first, again):
+        answer = cluster.produced(request_id)
+        assert (answer.error, answer.base_offset) == (ErrorCode.NONE, 0)
+        assert answer.durability is Durability.LEADER
+
+
 def test_commit_mode_leader_that_syncs_last_holds_the_high_watermark():
     cluster = three_replicas(flush_mode="commit")
     request_id = cluster.produce(1, "a")
