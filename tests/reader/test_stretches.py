@@ -152,6 +152,20 @@ def test_flipped_bytes_give_the_rows_and_the_error_of_the_other_way(segment: Pat
     assert errors > 200
 
 
+def test_a_batch_that_contradicts_itself_takes_no_other_with_it(segment: Path, monkeypatch) -> None:
+    """Without checksums: batches decoded from earlier pieces have to be read again, and once."""
+    monkeypatch.setattr(stretches, "PIECE_BYTES", 200)
+    content, at = segment.read_bytes(), 0
+    for number, one in enumerate(mixed()[:3]):
+        damaged = bytearray(content)
+        damaged[at + HEADER_BYTES] = 0x7F
+        segment.write_bytes(damaged)
+        rows, error = both_ways(split_of(segment), check_crc=False)
+        assert [row["offset"] for row in rows] == list(range(3 * number))
+        assert error.startswith("CorruptBatchError")
+        at += len(one)
+
+
 def test_a_file_cut_anywhere_gives_what_the_other_way_gives(segment: Path) -> None:
     content = segment.read_bytes()
     for size in range(0, len(content), 31):
