@@ -146,9 +146,12 @@ class PartitionControl:
             return False
         state = partition_state(partition)
         isr, leader_id = partition.isr, partition.leader_id
-        replicas = self._replica_states(partition)
+        # Without a reassignment a replica's state is its broker's, which is not decided here.
+        moves = partition.reassigning or record.replicas is not None
+        replicas = self._replica_states(partition) if moves else {}
         self._decision.write(record)
-        self._check_replicas(partition, replicas)
+        if moves:
+            self._check_replicas(partition, replicas)
         if partition.reassigning:
             self.reassigning_changed[partition] = self._decision.next_offset
         after = partition_state(partition)
