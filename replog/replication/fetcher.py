@@ -103,11 +103,15 @@ class Fetcher:
         context, options = self._context, self._context.options
         self.request_id = next(context.request_ids)
         self._patience.last_until(now_ms + options.request_timeout_ms)
+        wait_ms_max = options.replica_fetch_wait_max_ms
+        if owed_ms := context.throttle.owed_ms(now_ms):
+            # Who pauses is not in this fetch, and can only join the next one.
+            wait_ms_max = min(wait_ms_max, owed_ms)
         request = FetchRequest(
             partitions=asked,
             replica_id=context.cluster.broker_id,
             broker_epoch=context.cluster.broker_epoch,
-            wait_ms_max=options.replica_fetch_wait_max_ms,
+            wait_ms_max=wait_ms_max,
             min_bytes=options.replica_fetch_min_bytes,
             max_bytes=options.replica_fetch_response_max_bytes,
             session_id=session.session_id,

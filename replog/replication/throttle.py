@@ -43,4 +43,8 @@ class ReplicationThrottle:
         if rate is None:
             return 0
         self._paid_until_ms = max(self._paid_until_ms, now_ms) + size_bytes * 1000 / rate
-        return int(self._paid_until_ms - now_ms)
+        return self.owed_ms(now_ms)
+
+    def owed_ms(self, now_ms: int) -> int:
+        """How long until nobody pauses any more."""
+        return max(int(self._paid_until_ms - now_ms), 0)

@@ -2,10 +2,12 @@
 
 import pytest
 
+from replog.config import ReplicationOptions
 from replog.registrations import MetadataDelta
 from replog.replication import events as ev
 from replog.replication.follower import FollowerPhase
 from replog.replication.throttle import FOLLOWER_RATE, ReplicationThrottle
+from replog.types import TopicPartition
 from tests.replication.memory_log import MemoryLog
 from tests.replication.test_follower import Alone, records
 
@@ -27,6 +29,20 @@ def test_a_replica_out_of_sync_pauses_for_what_it_fetched_beyond_the_rate():
     alone.cluster.tick(1)
     assert alone.phase is FollowerPhase.FETCHING
     assert alone.asked().partitions[0].fetch_offset == 4
+
+
+def test_the_fetch_of_others_is_back_when_the_pause_ends():
+    """A partition joins the next fetch only: this one must not wait beside a quiet leader."""
+    alone = Alone(MemoryLog())
+    other = TopicPartition("orders", 1)
+    alone.cluster.lead(1, 5, (1, 2), replicas=(1, 2), topic_partition=other)
+    configure(alone, (None, FOLLOWER_RATE, "100"))
+    alone.cluster.lead(1, 6, (1,), replicas=(1, 2))
+    alone.answer()
+    alone.answer(records=records(0, [6, 6, 6, 6]))
+    request = alone.asked()
+    assert request.forgotten == (alone.follower.topic_partition,)
+    assert request.wait_ms_max == 40 < ReplicationOptions().replica_fetch_wait_max_ms
 
 
 def test_a_replica_in_sync_does_not_wait():
