@@ -1,9 +1,9 @@
 """Shows that the simulator finds bugs: `make mutants` plants each of `mutants/*.patch`, and hunts.
 
 Each patch takes one guard out of a copy of the package; its first paragraph says which. Fresh seeds
-are played on the copy until a general invariant breaks. What the code under test itself refuses (an
-invariant of its own, an error) does not count: the hunt goes on. What became of each mutant at its
-latest hunt is kept in `mutants/caught.txt`.
+are played on the copy until a general invariant breaks that holds without the bug. What the code
+under test itself refuses (an invariant of its own, an error) does not count: the hunt goes on. What
+became of each mutant at its latest hunt is kept in `mutants/caught.txt`.
 """
 
 from __future__ import annotations
@@ -71,27 +71,40 @@ def plant(patch: Path, directory: Path) -> None:
 
 def hunt(patch: Path, first_seed: int) -> Hunt:
     """Play seeds on a planted copy, in a process of its own."""
+    cpu_s, seeds = 0.0, 0
     with tempfile.TemporaryDirectory() as place:
         plant(patch, Path(place))
-        ran = subprocess.run(
-            [sys.executable, __file__, "--hunt", str(first_seed)],
-            env={**os.environ, "PYTHONPATH": place, "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        while True:
+            found = json.loads(run_on(place, "--hunt", first_seed + seeds, CPU_S_MAX - cpu_s))
+            cpu_s += found["cpu_s"]
+            seeds += found["seeds"]
+            message = found["message"]
+            if found["invariant"] is None or run_on(ROOT, "--passes", first_seed + seeds) == "yes":
+                return Hunt(patch.stem, found["invariant"], round(cpu_s, 1), seeds, message)
+            print(f"seed {first_seed + seeds} fails without {patch.stem}, too: {message}")
+
+
+def run_on(package: str | Path, what: str, seed: int, cpu_s_max: float = 0.0) -> str:
+    """What this script prints where it imports the package of that directory."""
+    ran = subprocess.run(
+        [sys.executable, __file__, what, str(seed), "--cpu-s-max", str(cpu_s_max)],
+        env={**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if ran.returncode:
-        raise RuntimeError(f"the hunt for {patch.name} broke:\n{ran.stderr}")
-    return Hunt(name=patch.stem, **json.loads(ran.stdout))
+        raise RuntimeError(f"{what} {seed} broke:\n{ran.stderr}")
+    return ran.stdout.strip()
 
 
-def hunt_here(first_seed: int) -> dict[str, object]:
-    """In the process that imports the planted copy."""
+def hunt_here(first_seed: int, cpu_s_max: float) -> dict[str, object]:
+    """In the process that imports the planted copy; the last seed is first_seed + seeds."""
     from replog.errors import ReplogError
     from replog.testing.simulation.run import simulate
 
     seeds = 0
-    while time.process_time() < CPU_S_MAX:
+    while time.process_time() < cpu_s_max:
         seeds += 1
         try:
             failure = simulate(first_seed + seeds).failure
@@ -100,6 +113,13 @@ def hunt_here(first_seed: int) -> dict[str, object]:
         if failure is not None and failure.invariant != "A":
             return _found(failure.invariant, seeds, str(failure))
     return _found(None, seeds, "no invariant broke")
+
+
+def passes_here(seed: int) -> bool:
+    """Whether the package as it is gets through this seed."""
+    from replog.testing.simulation.run import simulate
+
+    return simulate(seed).failure is None
 
 
 def _found(invariant: str | None, seeds: int, message: str) -> dict[str, object]:
@@ -127,11 +147,16 @@ def note(found: Hunt) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hunt", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--passes", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--cpu-s-max", type=float, default=CPU_S_MAX, help=argparse.SUPPRESS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("names", nargs="*", help="of patches; all without any")
     arguments = parser.parse_args()
     if arguments.hunt is not None:
-        print(json.dumps(hunt_here(arguments.hunt)))
+        print(json.dumps(hunt_here(arguments.hunt, arguments.cpu_s_max)))
+        return 0
+    if arguments.passes is not None:
+        print("yes" if passes_here(arguments.passes) else "no")
         return 0
     chosen = [one for one in patches() if not arguments.names or one.stem in arguments.names]
     survived = 0
