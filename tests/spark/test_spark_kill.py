@@ -87,6 +87,7 @@ def append(directory: Path, records: int) -> None:
             log.append([b"record %d" % n for n in range(first, first + 10)])
 
 
+@pytest.mark.timeout(600 + 300 * KILLS)  # a driver alone may take a minute on a crowded machine
 @pytest.mark.skipif(missing() is not None, reason=str(missing()))
 def test_each_record_is_delivered_once_however_the_driver_is_killed(tmp_path: Path) -> None:
     seed = int(os.environ.get("REPLOG_SPARK_SEED", time.time_ns() % 1_000_000))
