@@ -71,7 +71,8 @@ class ProducersKeepTheirOrder:
     """I20: what is committed was sent, once with idempotence. I21: sequences follow each other.
 
     A producer id writes to a partition with sequences from 0 on; whoever makes the ids tells us of
-    what was sent by `sent`.
+    what was sent by `sent`. A batch may come twice if the first one is deleted: copies of the log
+    that were made since do not know its producer, in Kafka neither.
     """
 
     def __init__(self, truth: Truth) -> None:
@@ -93,16 +94,26 @@ class ProducersKeepTheirOrder:
             if content.producer_id == NO_PRODUCER_ID:
                 continue
             committed = self._values.setdefault(partition, set())
-            if not committed.isdisjoint(content.values):
+            repeats = not committed.isdisjoint(content.values)
+            if repeats and not self._is_forgotten(truth, batch):
                 raise Violation("I20", f"{log} committed {batch}, values of which were before")
             committed.update(content.values)
             key = (partition, content.producer_id)
             expected = self._last.get(key, -1) + 1
             lenient = content.producer_id in self.lenient and content.first_sequence > expected
-            if content.first_sequence != expected and not lenient:
+            if content.first_sequence != expected and not (lenient or repeats):
                 raise Violation(
                     "I21",
                     f"{log} committed {batch} of producer {content.producer_id} with sequence "
                     f"{content.first_sequence} where {expected} comes next",
                 )
             self._last[key] = content.last_sequence
+
+    def _is_forgotten(self, truth: PartitionTruth, repeat: StoredBatch) -> bool:
+        """Whether all that `repeat` repeats is deleted."""
+        return all(
+            batch is repeat
+            or batch.content != repeat.content
+            or batch.base_offset < truth.log_start
+            for batch in truth.committed
+        )
