@@ -114,10 +114,12 @@ class VouchersAreWhatTheySay:
         for broker_id in elr:
             self._check(truth, broker_id)
         if before is not None and set(truth.registration.replicas) < set(before.replicas):
-            self._check_copies(truth, isr | elr)
+            self._check_copies(truth, isr | elr | suspects)
 
     def _check_copies(self, truth: PartitionTruth, holders: set[int]) -> None:
-        """Replicas have gone: enough of those that stay must hold what is committed."""
+        """Replicas have gone: enough of those that stay must hold what is committed, or have lost
+        it to a fault.
+        """
         if truth.high_watermark <= truth.log_start or not truth.had_enough_in_sync:
             return
         copies = 0
