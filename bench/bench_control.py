@@ -19,10 +19,11 @@ import replog
 from bench import workload
 from bench.pairs import TINY, measure, sized
 from replog._native.mapped_file import replace_file
-from replog.admin_messages import CreateTopicsRequest
+from replog.admin_messages import AlterOptionsRequest, CreateTopicsRequest, ResourceKind
 from replog.controller.controller import Controller
 from replog.controller.metadata_image import MetadataImage
 from replog.messages import CreateTopicRequest, ErrorCode
+from replog.runtime.memory_transport import controller_address
 from replog.runtime.metadata_batches import metadata_batch
 from replog.runtime.metadata_state import MetadataReplay
 from replog.runtime.quorum_log import QuorumReplicaLog
@@ -217,6 +218,69 @@ def test_failover_detect(benchmark):
         return run_cluster(scenario), None
 
     measure(benchmark, "failover_detect_ms", "<= 1000", ours, one, share=False, pairs=PAIRS)
+    benchmark.extra_info["unit"] = "ms"
+
+
+def test_leader_change_cost(benchmark):
+    """Requests while a broker's leaderships move: 3 brokers, 1,000 topics of 3 partitions."""
+    topics, partitions = sized(1000, 2), 3
+    notes = []
+
+    def ours():
+        async def scenario(cluster):
+            running = cluster._running()
+            await create_many(cluster, topics, partitions)
+            names = names_of(topics, partitions)
+            led = sum(cluster.leader(*name) == 1 for name in names)
+            sent = count_requests(running.pump.transport)
+            began = time.perf_counter()
+            cluster.kill(1)
+            await running.until(
+                lambda: all(map(running.has_leader, names)), "other leaders to serve", 120_000
+            )
+            seconds = time.perf_counter() - began
+            notes.append((led, dict(sent), seconds))
+            return sent.get("QuorumFetchRequest", 0) / 2  # by each of the two brokers left
+
+        return run_cluster(scenario), None
+
+    measure(benchmark, "leader_change_fetches", "<= 4", ours, one, share=False, pairs=1)
+    led, sent, seconds = notes[-1]
+    benchmark.extra_info.update(unit="fetches a broker", requests=str(sent))
+    print(f"\n{led} leaderships moved in {seconds:.2f} s by these requests: {sent}")
+
+
+def test_burst_in_front_of_a_leader_change(benchmark):
+    """What 5,000 changes of options that were sent before add to a leader change."""
+    count = sized(5000, 20)
+
+    async def change_leader(cluster, burst):
+        running = cluster._running()
+        leader_id, epoch = cluster.leader("orders"), cluster.registration("orders").leader_epoch
+        address = controller_address(cluster.active_controller)
+        for number in range(burst):
+            request = AlterOptionsRequest(
+                kind=ResourceKind.TOPIC, name="orders", options={"retention.ms": str(number + 1)}
+            )
+            running.clients.ask(address, request, lambda _: None)
+        began = time.perf_counter()
+        cluster.kill(leader_id)
+        await cluster.leader_after(epoch, "orders")
+        seconds = time.perf_counter() - began
+        await cluster.restart(leader_id)
+        await cluster.in_sync("orders")
+        return seconds
+
+    def ours():
+        async def scenario(cluster):
+            await cluster.create_topic("orders")
+            await change_leader(cluster, 0)
+            alone = await change_leader(cluster, 0)
+            return (await change_leader(cluster, count) - alone) * 1e3
+
+        return run_cluster(scenario), None
+
+    measure(benchmark, "burst_adds_ms", "<= 10", ours, one, share=False, pairs=PAIRS)
     benchmark.extra_info["unit"] = "ms"
 
 

@@ -55,9 +55,9 @@ _FROM_BROKERS = (
     MetadataFetchRequest,
     RegisterBrokerRequest,
 )
-COMMANDS_PER_MS = 16
-"""How many commands of clients are begun in a millisecond, so that no queue of them ever stands in
-the way of brokers: whether somebody leads is decided first."""
+COMMANDS_PER_TICK = 16
+"""How many commands of clients are begun before everybody else has a turn, so that no queue of them
+ever stands in the way of brokers: whether somebody leads is decided first."""
 
 
 class ControllerNetwork(Protocol):
@@ -104,7 +104,7 @@ class ControllerNode:
         """What clients want, and what has not been begun."""
         self._begun_ms = 0
         self._begun = 0
-        """How many commands were begun in that millisecond."""
+        """How many commands were begun since the last tick, which was then."""
         self._is_appending = False
         self._proposals = 0
         self.replay = MetadataReplay(
@@ -151,6 +151,7 @@ class ControllerNode:
         controller_ms = self.controller.next_deadline_ms
         if controller_ms is not None and controller_ms <= now_ms:
             self._take(Tick(), now_ms)
+        self._begun_ms, self._begun = now_ms, 0
         self._work_off(now_ms)
 
     # -- told by the quorum
@@ -242,14 +243,12 @@ class ControllerNode:
 
     def _work_off(self, now_ms: int) -> None:
         """Step what waits, one by one, unless it has to wait on."""
-        if now_ms != self._begun_ms:
-            self._begun_ms, self._begun = now_ms, 0
         while (self._events or self._commands) and not self._is_appending:
             if self._leadership is not None and not self.is_active:
                 return
             if self._events:
                 self._step(self._events.popleft(), now_ms)
-            elif self._begun < COMMANDS_PER_MS or not self.is_active:
+            elif self._begun < COMMANDS_PER_TICK or not self.is_active:
                 self._begun += 1
                 self._step(self._commands.popleft(), now_ms)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from replog.admin_messages import AlterOptionsRequest, ResourceKind
 from replog.config import LogConfig
 from replog.messages import ErrorCode
-from replog.runtime.controller_node import COMMANDS_PER_MS
+from replog.runtime.controller_node import COMMANDS_PER_TICK
 from replog.runtime.memory_transport import controller_address
 from tests.runtime.hand_cranked import CONTROLLER_ID, HandCranked
 
@@ -27,13 +27,13 @@ def test_a_change_of_leaders_overtakes_the_commands_in_front_of_it(tmp_path):
         cluster.clients.ask(controller_address(CONTROLLER_ID), request, answers.append)
     cluster.settle()
     begun = len(answers)
-    assert 0 < begun <= COMMANDS_PER_MS
+    assert 0 < begun <= COMMANDS_PER_TICK
     assert cluster.leader_id == 1
     node.broker_lost(1, cluster.clock.monotonic_ms())
     cluster.settle()
     assert len(answers) == begun
     assert cluster.leader_id in {2, 3}
-    cluster.pass_time(2 * COMMANDS // COMMANDS_PER_MS, step_ms=1)
+    cluster.pass_time(2 * COMMANDS // COMMANDS_PER_TICK, step_ms=1)
     assert [answer.error for answer in answers] == [ErrorCode.NONE] * COMMANDS
     registration = cluster.view.partition(("orders", 0))
     assert registration.config.log.retention_ms == 1000 + COMMANDS - 1
