@@ -278,10 +278,10 @@ class Faults:
         def see(_: None) -> None:
             if broker.incarnation != incarnation:
                 return
-            if self.healed and broker.running:
-                self.world.scheduler.after(wait_us, see)  # now it must end by itself
+            if broker.running and (self.healed or broker.paused):
+                self.world.scheduler.after(wait_us, see)  # healed, it must end by itself
                 return
-            if broker.running and not broker.paused:
+            if broker.running:
                 broker.close()  # it has waited long enough for the controller's leave
             if not broker.running:
                 broker.start()

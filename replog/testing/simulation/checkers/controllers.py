@@ -114,28 +114,33 @@ class VouchersAreWhatTheySay:
         for broker_id in elr:
             self._check(truth, broker_id)
         if before is not None and set(truth.registration.replicas) < set(before.replicas):
-            self._check_copies(truth, isr | elr | suspects)
+            gone = set(before.replicas) - set(truth.registration.replicas)
+            self._check_copies(truth, isr | elr | suspects, gone)
 
-    def _check_copies(self, truth: PartitionTruth, holders: set[int]) -> None:
-        """Replicas have gone: enough of those that stay must hold what is committed, or have lost
-        it to a fault.
+    def _check_copies(self, truth: PartitionTruth, holders: set[int], gone: set[int]) -> None:
+        """Replicas have gone, one of them with a copy of what is committed: enough of those that
+        stay must hold it, or have lost it to a fault.
         """
         if truth.high_watermark <= truth.log_start or not truth.had_enough_in_sync:
             return
-        copies = 0
-        for broker_id in holders:
-            log = self.truth.log_of(broker_id, truth.name)
-            copies += (
-                (broker_id, truth.name) in self.truth.incomplete
-                or not self.truth.vouches(broker_id, truth.name)
-                or (log is not None and truth.holds_committed(log))
-            )
+        if not any(self._holds(truth, broker_id) for broker_id in gone):
+            return
+        copies = sum(
+            (broker_id, truth.name) in self.truth.incomplete
+            or not self.truth.vouches(broker_id, truth.name)
+            or self._holds(truth, broker_id)
+            for broker_id in holders
+        )
         if copies < truth.registration.min_insync_replicas:
             raise Violation(
                 "I16",
                 f"only {copies} of the replicas that stay hold what is committed up to "
                 f"{truth.high_watermark}: {truth.registration}",
             )
+
+    def _holds(self, truth: PartitionTruth, broker_id: int) -> bool:
+        log = self.truth.log_of(broker_id, truth.name)
+        return log is not None and truth.holds_committed(log)
 
     def _check(self, truth: PartitionTruth, broker_id: int) -> None:
         key = (broker_id, truth.name)
