@@ -96,7 +96,10 @@ class BrokerSession:
         self._replicas: tuple[ReplicaState, ...] = ()
         self._damaged: dict[TopicPartition, None] = {}
         self._damaged_told: tuple[TopicPartition, ...] = ()
-        self._leaderless: dict[TopicPartition, LeaderlessLog] = {}
+        self._leaderless: dict[TopicPartition, LeaderlessLog | None] = {}
+        """None: a log that is not open."""
+        self._damaged_leaderless: dict[TopicPartition, None] = {}
+        """Told, and to be told again: another controller knows nothing of it, and elects."""
         self._next_request_id = 0
         timeout_ms = options.broker_session_timeout_ms // 2
         pause_ms_max = options.broker_session_timeout_ms
@@ -158,6 +161,9 @@ class BrokerSession:
     def _leaders_changed(self, event: LeadersChanged, now_ms: int) -> None:
         for name in event.led:
             self._leaderless.pop(name, None)
+            self._damaged_leaderless.pop(name, None)
+        for name in event.unopened:
+            self._leaderless[name] = None
         for log in event.leaderless:
             self._leaderless[log.topic_partition] = log
         if event.leaderless:
@@ -246,6 +252,8 @@ class BrokerSession:
             return self._end(ErrorCode.NONE, "all leaderships have been moved away")
         for told in self._damaged_told:
             self._damaged.pop(told, None)
+            if told in self._leaderless:
+                self._damaged_leaderless[told] = None
         if self.state is SessionState.LEAVING:
             interval_ms = LEAVING_HEARTBEAT_INTERVAL_MS
         else:
@@ -284,14 +292,14 @@ class BrokerSession:
             request_id = self._registration.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, register))
         if self._heartbeat.due(now_ms):
-            self._damaged_told = tuple(self._damaged)
+            self._damaged_told = tuple(self._damaged_leaderless | self._damaged)
             heartbeat = HeartbeatRequest(
                 broker_id=self.broker_id,
                 broker_epoch=self.broker_epoch,
                 version=self.version,
                 want_shut_down=self.state is SessionState.LEAVING,
                 damaged=self._damaged_told,
-                leaderless=tuple(self._leaderless.values()),
+                leaderless=tuple(filter(None, self._leaderless.values())),
                 sizes=self.log_sizes(),
             )
             request_id = self._heartbeat.sent(self._new_request_id(), now_ms)

@@ -100,6 +100,8 @@ class LeadersChanged:
 
     leaderless: tuple[LeaderlessLog, ...] = ()
     """Nobody; these logs stand still."""
+    unopened: tuple[TopicPartition, ...] = ()
+    """Nobody, and their logs here are not open."""
     led: tuple[TopicPartition, ...] = ()
     """Somebody, or the partition is gone."""
 

@@ -255,6 +255,7 @@ class BrokerNode:
         for name in led:
             self._behind.pop(name, None)
         leaderless: list[LeaderlessLog] = []
+        unopened: list[TopicPartition] = []
         for registration in delta.partitions:
             if self.broker_id in registration.replicas and len(registration.isr) < len(
                 registration.replicas
@@ -265,8 +266,11 @@ class BrokerNode:
             if self.broker_id not in registration.replicas:
                 continue
             log = self.store.get(registration.topic_partition)
-            if registration.leader_id is not None or log is None:
+            if registration.leader_id is not None:
                 led.append(registration.topic_partition)
+                continue
+            if log is None:
+                unopened.append(registration.topic_partition)
                 continue
             leaderless.append(
                 LeaderlessLog(
@@ -277,8 +281,10 @@ class BrokerNode:
                     log_end_offset=log.log_end_offset,
                 )
             )
-        if led or leaderless:
-            changed = session_ev.LeadersChanged(leaderless=tuple(leaderless), led=tuple(led))
+        if led or leaderless or unopened:
+            changed = session_ev.LeadersChanged(
+                leaderless=tuple(leaderless), unopened=tuple(unopened), led=tuple(led)
+            )
             self._step_session(changed, now_ms)
 
     def _log_sizes(self) -> tuple[LogSize, ...]:

@@ -197,6 +197,24 @@ def test_logs_that_nobody_leads_are_told_at_once_and_with_every_heartbeat_until_
     assert heartbeat.leaderless == (logs[1],)
 
 
+def test_damage_to_a_log_that_nobody_leads_is_told_with_every_heartbeat_until_it_is_led(session):
+    """A controller elected since must not wait for how long this log is."""
+    running(session)
+    damaged = TopicPartition("t", 3)
+    session.step(LeadersChanged(unopened=(damaged,)), 10)
+    ((asked, _),) = sent(session.step(ReplicaDamaged(topic_partition=damaged), 10))
+    now_ms = 10
+    for told in ((damaged,), (damaged,), ()):
+        answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+        session.step(answer, now_ms)
+        if not told:
+            session.step(LeadersChanged(led=(damaged,)), now_ms)
+        now_ms += OPTIONS.broker_heartbeat_interval_ms
+        ((asked, heartbeat),) = sent(session.step(Tick(), now_ms), HeartbeatRequest)
+        assert heartbeat.damaged == told
+        assert heartbeat.leaderless == ()
+
+
 def test_leaving_asks_often_until_it_may_stop(session):
     running(session)
     ((asked, heartbeat),) = sent(session.step(ShutdownWanted(), 10), HeartbeatRequest)
