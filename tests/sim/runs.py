@@ -122,12 +122,12 @@ def commit() -> str:
 
 
 def fresh_seed(source: str) -> int:
-    """Where seeds that nobody has played begin: by the clock, or at a number of the tree's own.
+    """Where seeds that nobody has played begin: by the clock, or at a number of the package's own.
 
-    The tree's are the same at each run of one state of the sources, and other ones at the next:
-    CI has one verdict on a commit, which can be had before it is published.
+    The package's are the same at each run of one state of it, and other ones at the next: CI has
+    one verdict on a commit, which can be had before it is published.
     """
-    tree = git("rev-parse", "HEAD^{tree}") if source == "tree" else ""
+    tree = git("rev-parse", "HEAD:replog") if source == "tree" else ""
     return int(tree[:11], 16) if tree else time.time_ns() // 1_000_000
 
 
