@@ -221,6 +221,19 @@ class TestCallingOff:
         assert reassign(controller, None).error is ErrorCode.NONE
         assert set(controller.partition().isr) == {1, 3}
 
+    def test_counts_those_that_came_back_unclean_among_who_holds_it(self):
+        """With the one that may have lost its end only one power failure more is within C2."""
+        controller = Controller()
+        controller.start(1, 2, 3, 4, 5, 6)
+        controller.create(replicas=(1, 2, 3), min_insync_replicas=2)
+        reassign(controller, (4, 5, 6))
+        controller.propose((1, 2, 3, 4))
+        for broker_id in (2, 3, 4):
+            controller.lose(broker_id)
+            controller.start(broker_id, incarnation="second")
+        assert controller.partition().isr == (1,)
+        assert reassign(controller, None).error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+
     def test_of_nothing_is_an_error(self, controller):
         assert reassign(controller, None).error is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
