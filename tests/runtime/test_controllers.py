@@ -210,7 +210,7 @@ def test_logs_are_cut_below_snapshots_and_who_was_away_loads_one(options):
         cluster.kill(cluster.active_controller)
         await led_again(cluster)
         assert len(cluster.topics()) == 30
-        # Beside its controller a broker may have died, unknown to the new one: one copy is not enough.
+        # A broker may have died beside its controller, unknown to the new one: no single copy.
         await cluster.create_topic("late")
 
     run(scenario, brokers=4, quorum=QuorumOptions(snapshot_interval_bytes=2000), **options)
