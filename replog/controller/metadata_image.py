@@ -115,16 +115,6 @@ class MetadataImage:
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.registration.eligible
 
-    def deleted_logs(
-        self, found: Iterable[tuple[TopicPartition, uuid.UUID]]
-    ) -> tuple[tuple[TopicPartition, uuid.UUID], ...]:
-        """Which of the logs that a starting broker has found are of topics that are gone."""
-        return tuple(
-            (name, topic_id)
-            for name, topic_id in found
-            if (known := self.partition(name)) is None or known.topic.topic_id != topic_id
-        )
-
     def take_delta(self) -> MetadataDelta | None:
         """What has changed since the last one; None if nothing that anybody is told has.
 

@@ -66,7 +66,6 @@ class Oracle:
         self.truncations = 0
         self._incarnations: dict[int, int] = {}
         """The latest incarnation of each broker that asked to be registered."""
-        self._clean: dict[int, bool] = {}
         hears: dict[str, tuple[Callable[..., None], ...]] = {
             name: tuple(getattr(one, name) for one in checkers if hasattr(one, name))
             for name in EVENTS

@@ -47,11 +47,6 @@ class Scheduler:
         """Call `action(argument)` when `delay_us` have passed."""
         self.at(self.now_us + delay_us, action, argument)
 
-    @property
-    def next_us(self) -> int | None:
-        """When the next entry is due; None if there is none."""
-        return self._heap[0][0] if self._heap else None
-
     def step(self) -> bool:
         """Run the next entry, moving time to it; False if there is none."""
         if not self._heap:

@@ -88,7 +88,6 @@ class SimBroker:
         self.clock_us = stream.below(10**9)
         """What its clock shows at virtual time 0."""
         self.flushes: SimFlushes | None = None
-        self.timer_ticks = 0
         self._scheduler = scheduler
         self._network = network
         self._observer = observer
@@ -346,5 +345,4 @@ class SimBroker:
         deadline = node.next_deadline_ms
         if deadline is not None and deadline <= self.now_ms:
             node.tick(self.now_ms)
-            self.timer_ticks += 1
         self._after()
