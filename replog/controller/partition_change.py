@@ -133,8 +133,7 @@ class PartitionChange:
             # Enough replicas to commit, or only what the winner has counts from here on: others may
             # lack what is committed now.
             return (), self._in_order(self.suspects & isr)
-        held = frozenset(before.isr) | frozenset(before.elr) | frozenset(before.last_known_elr)
-        holders = held - frozenset(self.damaged) | isr
+        holders = before.holders - frozenset(self.damaged) | isr
         suspects = self.suspects & holders
         return self._in_order(holders - isr - suspects), self._in_order(suspects)
 

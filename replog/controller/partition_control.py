@@ -118,8 +118,7 @@ class PartitionControl:
             # A damaged last copy is never set aside, so this is that copy, mended by its owner.
             self.reports.mended(partition, (broker_id,))
         change = self.change(partition)
-        holds = {*partition.isr, *partition.elr, *partition.last_known_elr}
-        if not sound and broker_id in holds:
+        if not sound and broker_id in partition.holders:
             change.suspects |= {broker_id}
         change.isr = without(change.isr, broker_id)
         self.keep_or_elect(partition, change)
@@ -202,7 +201,7 @@ class PartitionControl:
         self, partition: PartitionImage, before: int | None, cause: ElectionCause | None
     ) -> None:
         if partition.leader_id is None:
-            holders = {*partition.isr, *partition.elr, *partition.last_known_elr}
+            holders = partition.holders
             damaged = self.reports.damaged(partition)
             self._decision.report(
                 PartitionOffline(

@@ -93,4 +93,4 @@ def _waits_for(
 
 
 def _named(partition: PartitionImage) -> str:
-    return str(sorted({*partition.isr, *partition.elr, *partition.last_known_elr}))
+    return str(sorted(partition.holders))

@@ -75,6 +75,11 @@ class PartitionImage:
         return min(self.topic.config.min_insync_replicas, len(self.replicas))
 
     @property
+    def holders(self) -> frozenset[int]:
+        """All that may hold what is committed: in sync, eligible, or back from an unclean stop."""
+        return frozenset((*self.isr, *self.elr, *self.last_known_elr))
+
+    @property
     def target(self) -> tuple[int, ...]:
         """Where the replicas are to be once a reassignment is complete."""
         if not self.removing:

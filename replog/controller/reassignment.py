@@ -79,7 +79,7 @@ class Reassignments:
         """
         original = self.original(partition)
         back = tuple(replica for replica in partition.isr if replica in original)
-        holders = {*partition.isr, *partition.elr, *partition.last_known_elr}
+        holders = partition.holders
         floor = min(partition.topic.config.min_insync_replicas, len(original), len(holders))
         if not back or len(holders.intersection(original)) < floor:
             return False

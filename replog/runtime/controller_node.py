@@ -107,6 +107,8 @@ class ControllerNode:
         """How many commands were begun since the last tick, which was then."""
         self._is_appending = False
         self._proposals = 0
+        self._first_of_leadership = 0
+        """Proposals up to this one were made in an earlier epoch."""
         self.replay = MetadataReplay(
             ports.log, controller, (options or QuorumOptions()).snapshot_interval_bytes
         )
@@ -170,9 +172,6 @@ class ControllerNode:
             self._is_appending = False
             self._step(RecordsAppended(last_offset=last_offset), now_ms)
             self._work_off(now_ms)
-
-    _first_of_leadership = 0
-    """Proposals up to this one were made in an earlier epoch."""
 
     def proposal_failed(self, proposal_id: int, now_ms: int) -> None:
         if self.is_active and proposal_id > self._first_of_leadership:
