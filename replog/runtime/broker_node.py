@@ -97,7 +97,7 @@ class BrokerNode:
         """Metadata version at registration, until the logs were held against it."""
         self._may_lead = not follows_log
         self._withheld: dict[TopicPartition, PartitionRegistration] = {}
-        """Partitions that the broker is said to lead, by metadata older than its registration."""
+        """What metadata older than the broker's registration says and it may not obey yet."""
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -224,7 +224,7 @@ class BrokerNode:
     def _apply_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
         """Delete the logs that are gone, open those that are named, then tell the replicas."""
         if not self._may_lead:
-            delta = self._without_own_leaderships(delta)
+            delta = self._as_far_as_it_may(delta)
         removed = self._removed_by(delta)
         if removed:
             # First of all: the name may be another topic's in the same delta.
@@ -302,11 +302,12 @@ class BrokerNode:
         """Whether metadata of this version has what was decided when the broker registered."""
         return self._registered_version is not None and version >= self._registered_version
 
-    def _without_own_leaderships(self, delta: MetadataDelta) -> MetadataDelta:
+    def _as_far_as_it_may(self, delta: MetadataDelta) -> MetadataDelta:
         """What the broker may obey before its registration is in the metadata.
 
         It opens its logs and follows. To lead an epoch that it led before it died, with less than
-        it then had, would cut committed records off its followers.
+        it then had, would cut committed records off its followers. And where a topic of another id
+        is named than its log has, that log may be the newer one: it must not be deleted yet.
         """
         withheld = self._withheld
         for topic_partition, _ in delta.removed_partitions:
@@ -317,9 +318,11 @@ class BrokerNode:
             partitions = {**withheld, **partitions}
             withheld.clear()
         else:
-            for name, registration in partitions.items():
+            for name, registration in list(partitions.items()):
                 withheld.pop(name, None)
-                if registration.leader_id == self.broker_id:
+                if self._found.get(name, registration.topic_id) != registration.topic_id:
+                    withheld[name] = partitions.pop(name)
+                elif registration.leader_id == self.broker_id:
                     withheld[name] = registration
                     partitions[name] = dataclasses.replace(registration, leader_id=None)
         return dataclasses.replace(delta, partitions=tuple(partitions.values()))

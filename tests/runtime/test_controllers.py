@@ -156,6 +156,27 @@ def test_a_topic_deleted_while_a_broker_was_away_is_deleted_on_its_return():
     run(scenario)
 
 
+def test_a_topic_created_again_outlives_brokers_that_remember_the_old_one(tmp_path):
+    """Method: the copies of the metadata know the first topic as committed, and the second not."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        for member in cluster._running().pump.members.values():
+            member.log.checkpoint_high_watermark()
+        await cluster.delete_topic("orders")
+        await cluster.create_topic("orders")
+        await cluster.produce("orders", [b"a"])
+        for node_id in {*cluster.controller_ids, *cluster.broker_ids}:
+            cluster.kill(node_id)
+
+    async def again(cluster):
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"a"]
+
+    run(scenario, directory=tmp_path)
+    run(again, directory=tmp_path)
+
+
 @pytest.mark.parametrize("options", [{}, {"controllers": 3}, {"controllers": 3, "combined": True}])
 def test_a_cluster_opens_again_after_all_of_it_was_killed(tmp_path, options):
     async def scenario(cluster):
