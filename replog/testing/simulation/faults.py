@@ -16,12 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from replog.messages import AlterPartitionRequest
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
 from replog.testing.simulation.sim_broker import CONTROLLER, SimBroker
 from replog.testing.simulation.world import World
 
 CUT_MS_MAX = 12_000
+HELD_MS_MEAN = 4000
 CONTROLLER_PAUSE_MS_MAX = 4000
 CONTROLLER_AWAY_MS_MAX = 2000
 """How long an election of the quorum may take."""
@@ -55,6 +57,7 @@ class Faults:
             "cut": self._cut,
             "clog": self._clog,
             "reset": self._reset,
+            "hold proposal": self._hold_proposal,
             "stall disk": self._stall,
             "fill disk": self._fill,
             "fail disk": self._fail,
@@ -146,6 +149,10 @@ class Faults:
             source, target = stream.sample((CONTROLLER, *ids), 2)
             verb = "cut" if kind == "one way" else kind
             return Action(now, verb, (source, target), self._cut_ms())
+        if kind == "hold proposal":
+            return Action(
+                now, kind, (stream.choice(leaders or ids),), stream.exponential(HELD_MS_MEAN)
+            )
         if kind == "damage":
             return Action(now, kind, (some, stream.below(world.options.partitions)), down)
         if kind == "pause controller":
@@ -324,6 +331,13 @@ class Faults:
 
     def _reset(self, action: Action) -> bool:
         self.world.network.reset(*action.targets)
+        return True
+
+    def _hold_proposal(self, action: Action) -> bool:
+        """The next in-sync set that a leader proposes comes late, after it has asked again."""
+        held_us = action.duration_ms * MICROSECONDS_PER_MS
+        (broker_id,) = action.targets
+        self.world.network.break_under(broker_id, CONTROLLER, AlterPartitionRequest, held_us)
         return True
 
     def _stall(self, action: Action) -> bool:

@@ -107,6 +107,8 @@ class Network:
         """Directed links that deliver nothing, with how many faults keep them so."""
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._on_event = on_event
+        self._breaks: dict[tuple[int, int], tuple[type, int]] = {}
+        """Links whose connection breaks under a request of that kind, which comes so much later."""
 
     def request(self, client: int, server: int, request_id: int, request: Any) -> Connection:
         """Send a request; the connection is opened if there is none."""
@@ -114,6 +116,11 @@ class Network:
         if connection is None or not connection.open:
             connection = self._connections[client, server] = Connection(client, server)
         self._send(connection, connection.to_server, client, server, (request_id, request))
+        kind, held_us = self._breaks.get((client, server), (None, 0))
+        if kind is not None and isinstance(request, kind):
+            del self._breaks[client, server]
+            self._hold_up(connection, held_us)
+            self._break(connection, keeps_requests=True)
         return connection
 
     def respond(self, connection: Connection, request_id: int, response: Any) -> None:
@@ -153,6 +160,14 @@ class Network:
     def clog(self, source: int, target: int, until_us: int) -> None:
         """Deliver nothing from `source` to `target` before `until_us`; then all of it."""
         self._clogged_until_us[source, target] = until_us
+
+    def break_under(self, client: int, server: int, kind: type, held_us: int) -> None:
+        """Break their connection under the next request of that kind.
+
+        The server finds the request `held_us` later in a socket that it had not read yet, and
+        carries it out: perhaps after others that the client has sent since.
+        """
+        self._breaks[client, server] = (kind, held_us)
 
     def reset(self, client: int, server: int) -> None:
         """Break the connection between two addresses, if there is one."""
@@ -275,7 +290,9 @@ class Network:
     def _break_at(self, connection: Connection) -> None:
         self._break(connection)
 
-    def _break(self, connection: Connection, told_after_us: int = 0) -> None:
+    def _break(
+        self, connection: Connection, told_after_us: int = 0, *, keeps_requests: bool = False
+    ) -> None:
         """Reset it: answers on their way are lost, requests on their way may still arrive.
 
         The client is told at once or after `told_after_us`; the server when all that had reached it
@@ -287,7 +304,7 @@ class Network:
         connection.to_client.waiting.clear()
         link = self._link(connection.client, connection.server)
         waiting = connection.to_server.waiting
-        if waiting and link.draw() < 0.5:
+        if waiting and not keeps_requests and link.draw() < 0.5:
             waiting.clear()
         self.scheduler.after(
             told_after_us + link.exponential(self.options.latency_mean_us),
@@ -300,6 +317,15 @@ class Network:
             self._tell_server,
             connection,
         )
+
+    def _hold_up(self, connection: Connection, held_us: int) -> None:
+        direction = connection.to_server
+        late = [(at_us + held_us, message) for at_us, message in direction.waiting]
+        direction.waiting = collections.deque(late)
+        for at_us, _ in late:
+            self.scheduler.at(
+                at_us, self._deliver, (connection, direction, connection.client, connection.server)
+            )
 
     def _tell_client(self, connection: Connection) -> None:
         if not connection.client_knows:

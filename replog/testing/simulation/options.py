@@ -28,6 +28,7 @@ FAULTS = (
     "one way",
     "clog",
     "reset",
+    "hold proposal",
     "stall disk",
     "fill disk",
     "fail disk",

@@ -123,7 +123,10 @@ class VouchersAreWhatTheySay:
         """
         if truth.high_watermark <= truth.log_start or not truth.had_enough_in_sync:
             return
-        if not any(self._holds(truth, broker_id) for broker_id in gone):
+        if not any(
+            self._holds(truth, broker_id) and (broker_id, truth.name) not in self.truth.incomplete
+            for broker_id in gone
+        ):
             return
         copies = sum(
             (broker_id, truth.name) in self.truth.incomplete
