@@ -13,7 +13,7 @@ class BrokerContact:
 
     heard_ms: int
     catch_up_version: int
-    """It was fenced at this version, and must have applied it before it is unfenced."""
+    """It was registered at this version, and must have applied it before it is unfenced."""
     applied_version: int = 0
     """Metadata that it says it has applied."""
     session_open: bool = True

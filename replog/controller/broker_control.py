@@ -1,9 +1,10 @@
 """Brokers' lives as the controller sees them: registration, heartbeats, fencing, shutdown.
 
 A broker registers (fenced), catches up with the metadata of that version, and is unfenced. It is
-fenced again when its session runs out or its connections are reset, and unfenced when it has
-caught up with the version that fenced it. Before it stops it asks for a controlled shutdown: its
-leaderships move, and it may go when every live broker has heard of it (facts 11.2, 11.4).
+fenced again when its session runs out or its connections are reset. That ends its epoch: whatever
+it says under it is refused, and it takes part again once it has registered anew and caught up with
+that. Before it stops it asks for a controlled shutdown: its leaderships move, and it may go when
+every live broker has heard of it (facts 11.2, 11.4).
 """
 
 from __future__ import annotations
@@ -70,14 +71,19 @@ class BrokerControl:
         ):
             return RegisterBrokerResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID)
         incarnation = raw_incarnation(request.incarnation_id)
-        if known and known.incarnation == incarnation:
+        is_same = known is not None and known.incarnation == incarnation
+        if known and is_same and not known.is_over:
             # The first answer was lost or late: it is the same process, and so the same epoch.
             contact = self.contacts[request.broker_id]
             contact.heard_of(now_ms)
             return RegisterBrokerResponse(
                 broker_epoch=known.registration.broker_epoch, version=contact.catch_up_version
             )
-        if known and self.contacts[request.broker_id].has_session(now_ms, self._timeout_ms):
+        if (
+            known
+            and not is_same
+            and self.contacts[request.broker_id].has_session(now_ms, self._timeout_ms)
+        ):
             return RegisterBrokerResponse(error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
         previous_epoch = known.registration.broker_epoch if known else None
         registration = BrokerRegistration(
@@ -88,7 +94,11 @@ class BrokerControl:
             listeners=request.listeners,
         )
         self._decision.write(register_record(registration, incarnation))
-        unclean = previous_epoch is not None and request.previous_broker_epoch != previous_epoch
+        unclean = (
+            previous_epoch is not None
+            and not is_same
+            and request.previous_broker_epoch != previous_epoch
+        )
         self._decision.report(
             BrokerRegistered(
                 broker_id=request.broker_id,
@@ -97,7 +107,9 @@ class BrokerControl:
                 unclean=unclean,
             )
         )
-        self._judge_logs(request, unclean=unclean)
+        if not is_same:
+            # A process that never stopped has its logs as they were.
+            self._judge_logs(request, unclean=unclean)
         version = self._decision.next_offset
         self.contacts.add(
             request.broker_id, BrokerContact(heard_ms=now_ms, catch_up_version=version)
@@ -111,6 +123,8 @@ class BrokerControl:
             return HeartbeatResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED)
         if broker.registration.broker_epoch != request.broker_epoch:
             return HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+        if broker.is_over and not request.want_shut_down:
+            return HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
         contact = self.contacts[request.broker_id]
         contact.heard_of(now_ms)
         self.contacts.applied(request.broker_id, request.version)
@@ -122,7 +136,7 @@ class BrokerControl:
         return HeartbeatResponse(fenced=broker.registration.fenced)
 
     def connection_lost(self, broker_id: int, now_ms: int) -> None:
-        """Its process is gone, most likely: fence it now, a heartbeat unfences it if not."""
+        """Its process is gone, most likely: fence it now; if not, it registers again."""
         contact = self.contacts.get(broker_id)
         if contact is None:
             return
@@ -224,8 +238,6 @@ class BrokerControl:
         for partition in self._held_by(broker_id):
             if broker_id in partition.isr:
                 self._partitions.settle(partition, leaving=broker_id)
-        contact.catch_up_version = self._decision.next_offset
-        contact.shutdown_version = None
 
     def _shut_down(
         self, broker: BrokerImage, contact: BrokerContact, now_ms: int

@@ -35,10 +35,12 @@ def raw_incarnation(incarnation_id: str) -> bytes:
 class BrokerImage:
     """A registered broker, changed by replaying records only."""
 
-    __slots__ = ("incarnation", "registration")
+    __slots__ = ("incarnation", "is_over", "registration")
 
     def __init__(self, record: RegisterBrokerRecord) -> None:
         self.incarnation = record.incarnation_id
+        self.is_over = False
+        """It took part under this epoch, and was fenced: only another epoch lets it back."""
         self.registration = BrokerRegistration(
             broker_id=record.broker_id,
             broker_epoch=record.broker_epoch,
@@ -65,14 +67,25 @@ class BrokerImage:
         leaving = before.in_controlled_shutdown or record.in_controlled_shutdown == BEGIN_SHUTDOWN
         if record.fenced == FENCE:
             leaving = False
+        self.is_over = fenced and (self.is_over or not before.fenced)
         self.registration = dataclasses.replace(
             before, fenced=fenced, in_controlled_shutdown=leaving
         )
 
-    def record(self) -> RegisterBrokerRecord:
-        """The state as a record of a snapshot."""
+    def records(self) -> list[RegisterBrokerRecord | BrokerRegistrationChangeRecord]:
+        """The state as records of a snapshot.
+
+        Kafka's record has no place for `is_over`: a fence behind a live registration says it.
+        """
         found = self.registration
-        return register_record(found, self.incarnation)
+        if not self.is_over:
+            return [register_record(found, self.incarnation)]
+        return [
+            register_record(dataclasses.replace(found, fenced=False), self.incarnation),
+            BrokerRegistrationChangeRecord(
+                broker_id=found.broker_id, broker_epoch=found.broker_epoch, fenced=FENCE
+            ),
+        ]
 
 
 def register_record(registration: BrokerRegistration, incarnation: bytes) -> RegisterBrokerRecord:

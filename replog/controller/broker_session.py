@@ -6,8 +6,12 @@ with a growing pause; an answer to an older request than the latest of its kind 
 here knows what the metadata means for a partition.
 
     REGISTERING ── epoch ──> RUNNING ── shutdown wanted ──> LEAVING ── may stop ──> ENDED
-         ^                      │                              │
-         └── not registered ────┘      registered by another incarnation ──> ENDED
+     ^      │                   │
+     │      └── another incarnation has registered ──> ENDED
+     └── epoch over ────────────┘
+
+An epoch is over when the controller has fenced the broker under it: then it stops leading, and
+registers again. It stops by its own clock before (see `leading_time`).
 """
 
 from __future__ import annotations
@@ -15,13 +19,15 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 
-from replog.config import ControllerOptions
+from replog.config import LONG_MAX, ControllerOptions
 from replog.controller.effects import (
     ApplyMetadata,
+    LeadAgain,
     SendToController,
     SessionEffect,
     SessionEnded,
     SetBrokerEpoch,
+    StopLeading,
 )
 from replog.controller.events import (
     ControllerFound,
@@ -33,6 +39,7 @@ from replog.controller.events import (
     SessionEvent,
     ShutdownWanted,
 )
+from replog.controller.leading_time import LeadingTime
 from replog.controller.session_request import SessionRequest
 from replog.errors import invariant
 from replog.messages import (
@@ -88,6 +95,10 @@ class BrokerSession:
         """Asked with each heartbeat: the logs here whose partitions have replicas to catch up."""
         self.fenced = True
         self.state = SessionState.NEW
+        self.leading = LeadingTime(options.broker_session_timeout_ms)
+        self._yields_ms = LONG_MAX
+        """From when on a run that has the session under this id is taken to be alive, and to have
+        replaced this one; LONG_MAX: this is the one to replace it."""
         self._incarnation_id = incarnation_id
         self._rack = rack
         self._follows_log = follows_log
@@ -104,7 +115,8 @@ class BrokerSession:
         timeout_ms = options.broker_session_timeout_ms // 2
         pause_ms_max = options.broker_session_timeout_ms
         self._registration = SessionRequest(timeout_ms, pause_ms_max)
-        self._heartbeat = SessionRequest(timeout_ms, pause_ms_max)
+        # A pause that lasts as long as the session would let it run out between two of them.
+        self._heartbeat = SessionRequest(timeout_ms, timeout_ms)
         self._fetch = SessionRequest(timeout_ms + options.metadata_fetch_wait_max_ms, pause_ms_max)
 
         self._requests = (self._registration, self._heartbeat, self._fetch)
@@ -117,7 +129,7 @@ class BrokerSession:
             due_ms = request.deadline_ms
             if due_ms is not None and (first_ms is None or due_ms < first_ms):
                 first_ms = due_ms
-        return first_ms
+        return first_ms if first_ms is None else min(first_ms, self.leading.until_ms)
 
     def start(
         self, previous_broker_epoch: int, replicas: Sequence[ReplicaState], now_ms: int
@@ -141,6 +153,8 @@ class BrokerSession:
         if isinstance(event, ResponseReceived):
             effects.extend(self._received(event, now_ms))
         elif isinstance(event, RequestFailed):
+            if self._heartbeat.is_under_way(event.request_id):
+                self.leading.refused_at_once(now_ms)
             for request in self._requests:
                 request.failed(event.request_id, now_ms)
         elif isinstance(event, ShutdownWanted):
@@ -155,6 +169,14 @@ class BrokerSession:
         elif isinstance(event, ControllerFound):
             for request in (self._registration, self._heartbeat, self._fetch):
                 request.try_again(now_ms)
+        if self.leading.has_run_out(now_ms):
+            effects.append(
+                StopLeading(
+                    f"expected an answer of the controller within the "
+                    f"{self._options.broker_session_timeout_ms} ms of broker {self.broker_id}'s "
+                    f"session, found none; it leads again when one comes"
+                )
+            )
         effects.extend(self._send_what_is_due(now_ms))
         return effects
 
@@ -186,11 +208,19 @@ class BrokerSession:
         return ()
 
     def _registered(self, response: RegisterBrokerResponse, now_ms: int) -> Iterable[SessionEffect]:
-        if response.error in {ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NOT_CONTROLLER}:
-            # The run before this one still has a session, which ends when nobody renews it; or
-            # another controller is the active one by now.
+        taken = response.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+        if response.error is ErrorCode.NOT_CONTROLLER or (taken and now_ms < self._yields_ms):
+            # Another controller is the active one by now; or another run has a session, which ends
+            # when nobody renews it.
             self._registration.back_off(now_ms)
             return ()
+        if taken:
+            return self._end(
+                response.error,
+                f"expected broker {self.broker_id} to register again after epoch "
+                f"{self.broker_epoch}, found another process registered under this id; stop one "
+                f"of the two",
+            )
         if response.error is not ErrorCode.NONE:
             return self._end(
                 response.error,
@@ -198,15 +228,19 @@ class BrokerSession:
                 f"{response.error.name}; check its id",
             )
         self.broker_epoch = response.broker_epoch
+        self.fenced = True
         self.state = SessionState.RUNNING
         if not self._follows_log:
             self._fetch.want(now_ms)
-        if self._follows_log and self.version >= response.version:
+        if self.version >= response.version:
             # The registration was followed before its answer came: nothing else would hurry us.
             self._heartbeat.want(now_ms)
         else:
             self._heartbeat.want(now_ms + self._options.broker_heartbeat_interval_ms)
-        return [SetBrokerEpoch(response.broker_epoch)]
+        effects: list[SessionEffect] = [SetBrokerEpoch(response.broker_epoch)]
+        if self.leading.got_epoch(response.version, self.version):
+            effects.append(LeadAgain())
+        return effects
 
     def _fetched(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
         self._fetch.want(now_ms)
@@ -222,6 +256,8 @@ class BrokerSession:
                 if broker.broker_id == self.broker_id and broker.broker_epoch == self.broker_epoch:
                     self.fenced = broker.fenced
             effects.append(ApplyMetadata(delta))
+            if self.leading.applied(delta.version):
+                effects.append(LeadAgain())
         if effects and (self.fenced or self.state is SessionState.LEAVING):
             # The controller waits for no more than to hear that this version is applied.
             self._heartbeat_soon(now_ms)
@@ -231,23 +267,18 @@ class BrokerSession:
         self, response: HeartbeatResponse, now_ms: int
     ) -> Iterable[SessionEffect]:
         if response.error is ErrorCode.NOT_CONTROLLER:
+            self.leading.refused_at_once(now_ms)
             self._heartbeat.back_off(now_ms)
             return ()
-        if response.error is ErrorCode.BROKER_ID_NOT_REGISTERED:
-            # The controller has forgotten us, not the other way round: we never stopped.
-            self._previous_broker_epoch = self.broker_epoch
-            self.state = SessionState.REGISTERING
-            self._heartbeat.drop()
-            self._fetch.drop()
-            self._registration.want(now_ms)
-            return ()
+        if response.error in {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED}:
+            return self._lose_epoch(now_ms)
         if response.error is not ErrorCode.NONE:
             return self._end(
                 response.error,
-                f"expected broker epoch {self.broker_epoch} of broker {self.broker_id} to be the "
-                f"latest, the controller answered {response.error.name}; another process has "
-                f"registered under this id",
+                f"expected the controller to hear a heartbeat of broker {self.broker_id}, it "
+                f"answered {response.error.name}",
             )
+        leads_again = self.leading.heard()
         if response.should_shut_down:
             return self._end(ErrorCode.NONE, "all leaderships have been moved away")
         for told in self._damaged_told:
@@ -259,7 +290,25 @@ class BrokerSession:
         else:
             interval_ms = self._options.broker_heartbeat_interval_ms
         self._heartbeat.want(now_ms + interval_ms)
-        return ()
+        return [LeadAgain()] if leads_again else ()
+
+    def _lose_epoch(self, now_ms: int) -> Iterable[SessionEffect]:
+        """The controller has fenced us, or has forgotten us; we never stopped. Register again."""
+        if self.state is SessionState.LEAVING:
+            return self._end(ErrorCode.NONE, "nothing is led any more")
+        self._previous_broker_epoch = self.broker_epoch
+        self.state = SessionState.REGISTERING
+        self._yields_ms = now_ms + 2 * self._options.broker_session_timeout_ms
+        self._heartbeat.drop()
+        self._registration.want(now_ms)
+        if not self.leading.lost_epoch():
+            return ()
+        return [
+            StopLeading(
+                f"expected epoch {self.broker_epoch} of broker {self.broker_id} to be its latest, "
+                f"found that the controller has ended its session; it registers again"
+            )
+        ]
 
     def _leave(self, now_ms: int) -> Iterable[SessionEffect]:
         if self.state is SessionState.REGISTERING:
@@ -289,6 +338,7 @@ class BrokerSession:
                 rack=self._rack,
                 replicas=self._replicas,
             )
+            self.leading.asked(now_ms)
             request_id = self._registration.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, register))
         if self._heartbeat.due(now_ms):
@@ -302,6 +352,7 @@ class BrokerSession:
                 leaderless=tuple(filter(None, self._leaderless.values())),
                 sizes=self.log_sizes(),
             )
+            self.leading.asked(now_ms)
             request_id = self._heartbeat.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, heartbeat))
         if self._fetch.due(now_ms):

@@ -74,6 +74,20 @@ class SetBrokerEpoch:
 
 
 @frozen_positional
+class StopLeading:
+    """The session has run out, by our clock or by the controller's word: another may lead by now,
+    so that nothing is to be appended or served as a leader until LeadAgain.
+    """
+
+    message: str
+
+
+@frozen_positional
+class LeadAgain:
+    """The controller has answered: what the metadata says we lead, we do."""
+
+
+@frozen_positional
 class ApplyMetadata:
     """The next delta of the metadata; the session counts it as applied when this is carried out."""
 
@@ -93,4 +107,6 @@ class SessionEnded:
 
 
 ControllerEffect: TypeAlias = Respond | Report | AppendRecords | Resign | ReloadState
-SessionEffect: TypeAlias = SendToController | SetBrokerEpoch | ApplyMetadata | SessionEnded
+SessionEffect: TypeAlias = (
+    SendToController | SetBrokerEpoch | StopLeading | LeadAgain | ApplyMetadata | SessionEnded
+)

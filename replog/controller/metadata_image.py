@@ -170,7 +170,7 @@ class MetadataImage:
             for option, text in options.items():
                 yield ConfigRecord(resource_type=kind, resource_name=name, name=option, value=text)
         for broker_id in sorted(self.brokers):
-            yield self.brokers[broker_id].record()
+            yield from self.brokers[broker_id].records()
         for topic in self.topics.values():
             yield TopicRecord(name=topic.name, topic_id=topic.raw_id)
             for number in sorted(topic.partitions):

@@ -62,6 +62,10 @@ class SessionRequest:
         self._due_ms = now_ms + self._timeout_ms
         return request_id
 
+    def is_under_way(self, request_id: int) -> bool:
+        """Whether this is the request that waits for its answer."""
+        return request_id == self._request_id
+
     def answered(self, request_id: int) -> bool:
         """Whether this is the answer that counts; the next one is sent when it is wanted."""
         if request_id != self._request_id:

@@ -135,6 +135,14 @@ class LogFlushed:
     topic_partition: TopicPartition
 
 
+@frozen
+class LeadingSuspended:
+    """Whether the broker is to act as nobody's leader for now: its session has run out."""
+
+    is_suspended: bool
+    message: str = ""
+
+
 @frozen_positional
 class Tick:
     """Time has passed: whatever was due by now is done. See `next_deadline_ms`."""
@@ -151,6 +159,7 @@ Completion: TypeAlias = (
 )
 Event: TypeAlias = (
     BrokerRegistered
+    | LeadingSuspended
     | MetadataChanged
     | LogUnavailable
     | RequestReceived

@@ -223,6 +223,8 @@ class FetchServer:
             # Deleted and created again: one of us has not heard of it, and epochs say nothing.
             return _refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader, log = replica.leader, replica.log
+        if leader is not None and self._table.is_suspended:
+            return _refused(asked, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if request.replica_id == CONSUMER:
             if leader is not None and self._context.options.rack_aware_reads:
                 preferred = preferred_read_replica(

@@ -121,8 +121,33 @@ class LeadershipChanged:
     unclean: bool = False
 
 
+@frozen
+class LeadingStopped:
+    """This broker refuses what is asked of it as the leader of these partitions: another may lead
+    them by now. `message` says why.
+    """
+
+    broker_epoch: int
+    led: tuple[TopicPartition, ...]
+    message: str
+
+
+@frozen
+class LeadingResumed:
+    """It is what the metadata says again."""
+
+    broker_epoch: int
+
+
 Incident: TypeAlias = (
-    IsrChanged | LogTruncated | Fenced | ProduceRefused | ReplicaFailed | LeadershipChanged
+    IsrChanged
+    | LogTruncated
+    | Fenced
+    | ProduceRefused
+    | ReplicaFailed
+    | LeadershipChanged
+    | LeadingStopped
+    | LeadingResumed
 )
 
 

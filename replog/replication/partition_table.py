@@ -18,6 +18,8 @@ class PartitionTable:
     def __init__(self) -> None:
         self.registrations: dict[TopicPartition, PartitionRegistration] = {}
         self.replicas: dict[TopicPartition, Replica] = {}
+        self.is_suspended = False
+        """The broker's session has run out: it is to be asked for nothing as a leader."""
 
     def refusal(self, topic_partition: TopicPartition) -> ErrorCode:
         """Why nothing can be asked of the partition here; NONE: its log is there."""
@@ -26,6 +28,8 @@ class PartitionTable:
             if topic_partition in self.registrations:
                 return ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if self.is_suspended and replica.leader is not None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if replica.log is not None else ErrorCode.KAFKA_STORAGE_ERROR
 
 

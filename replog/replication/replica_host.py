@@ -27,6 +27,7 @@ from replog.replication.effects import (
 from replog.replication.fetch_server import FetchServer
 from replog.replication.follower import Follower
 from replog.replication.host_context import HostContext
+from replog.replication.incidents import LeadingResumed, LeadingStopped
 from replog.replication.leader import Leader
 from replog.replication.offsets_server import list_offsets
 from replog.replication.partition_table import PartitionTable
@@ -72,9 +73,12 @@ class ReplicaHost:
         self._fetchers = self._roles.fetchers
         self._is_running = False
         """Metadata has come: the periodic tasks go on."""
+        self._spares_followers = False
+        """They could not fetch of late, through no fault of theirs."""
         self._now_ms = 0
         self._handle: dict[type, Callable[[Any, int], None]] = {
             ev.BrokerRegistered: self._register,
+            ev.LeadingSuspended: self._suspend,
             ev.MetadataChanged: self._apply_metadata,
             ev.LogUnavailable: self._roles.lose_log,
             ev.LogReplaced: self._replace_log,
@@ -253,6 +257,9 @@ class ReplicaHost:
 
     def _check_isrs(self, due_ms: int, now_ms: int) -> None:
         self._schedule_isr_check(now_ms)
+        if self._spares_followers:
+            self._spares_followers = self._table.is_suspended
+            return
         if now_ms - due_ms > self._context.options.replica_lag_time_max_ms // 4:
             # We have slept, and the fetches that came meanwhile may still lie before us: nobody is
             # to blame until the next check.
@@ -273,6 +280,19 @@ class ReplicaHost:
 
     def _register(self, event: ev.BrokerRegistered, now_ms: int) -> None:
         self._context.cluster.broker_epoch = event.broker_epoch
+
+    def _suspend(self, event: ev.LeadingSuspended, now_ms: int) -> None:
+        """Refuse, or take, what is asked of a leader. Roles stay as they are: what they know of
+        proposals under way still counts when they go on.
+        """
+        self._table.is_suspended = event.is_suspended
+        epoch = self.broker_epoch
+        if not event.is_suspended:
+            self._context.report(LeadingResumed(broker_epoch=epoch))
+            return
+        self._spares_followers = True
+        led = tuple(name for name, one in self._table.replicas.items() if one.leader is not None)
+        self._context.report(LeadingStopped(broker_epoch=epoch, led=led, message=event.message))
 
     def _apply_metadata(self, event: ev.MetadataChanged, now_ms: int) -> None:
         self._start_periods(now_ms)

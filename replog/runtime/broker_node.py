@@ -19,6 +19,7 @@ from replog.messages import ErrorCode, LeaderlessLog, LogSize, RegisterBrokerRes
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
     BrokerRegistered,
+    LeadingSuspended,
     LogFlushed,
     LogUnavailable,
     MetadataChanged,
@@ -122,6 +123,8 @@ class BrokerNode:
 
         more: another request is received right after this one; see `ReplicaHost.step`.
         """
+        if now_ms >= self.session.leading.until_ms:
+            self._step_session(_SESSION_TICK, now_ms)  # by its clock it may not lead any more
         self._executor.step(RequestReceived(request_id, request), now_ms, more=more)
 
     def requester_gone(self, request_id: int, now_ms: int) -> None:
@@ -216,6 +219,11 @@ class BrokerNode:
                 case session_fx.SetBrokerEpoch():
                     self.broker_epoch = effect.broker_epoch
                     self._executor.step(BrokerRegistered(broker_epoch=effect.broker_epoch), now_ms)
+                case session_fx.StopLeading():
+                    stop = LeadingSuspended(is_suspended=True, message=effect.message)
+                    self._executor.step(stop, now_ms)
+                case session_fx.LeadAgain():
+                    self._executor.step(LeadingSuspended(is_suspended=False), now_ms)
                 case session_fx.ApplyMetadata():
                     self._apply_metadata(effect.delta, now_ms)
                 case session_fx.SessionEnded():

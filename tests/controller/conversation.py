@@ -9,6 +9,7 @@ from replog.controller.events import ConnectionLost, RequestReceived, ResponseRe
 from replog.messages import (
     AlterPartitionRequest,
     CreateTopicRequest,
+    ErrorCode,
     HeartbeatRequest,
     IsrProposal,
     LeaderlessLog,
@@ -34,6 +35,7 @@ class Controller:
         self.answers = {}
         self.model = OneVoter(OPTIONS, self._new_topic_id)
         self.epochs = {}
+        self.runs = {}
 
     def _new_topic_id(self):
         self.topic_ids += 1
@@ -77,9 +79,18 @@ class Controller:
         response = self.ask(request)
         if response.error == 0:
             self.epochs[broker_id] = response.broker_epoch
+            self.runs[broker_id] = incarnation
         return response
 
     def heartbeat(self, broker_id, version=None, **more):
+        """As a broker does it: one whose epoch is over registers again first."""
+        response = self.heartbeat_once(broker_id, version, **more)
+        if response.error is ErrorCode.STALE_BROKER_EPOCH:
+            self.register(broker_id, self.runs[broker_id], previous=self.epochs[broker_id])
+            response = self.heartbeat_once(broker_id, version, **more)
+        return response
+
+    def heartbeat_once(self, broker_id, version=None, **more):
         return self.ask(
             HeartbeatRequest(
                 broker_id=broker_id,

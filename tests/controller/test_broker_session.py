@@ -7,9 +7,17 @@ from replog.controller.broker_session import (
     BrokerSession,
     SessionState,
 )
-from replog.controller.effects import ApplyMetadata, SendToController, SessionEnded, SetBrokerEpoch
+from replog.controller.effects import (
+    ApplyMetadata,
+    LeadAgain,
+    SendToController,
+    SessionEnded,
+    SetBrokerEpoch,
+    StopLeading,
+)
 from replog.controller.events import (
     LeadersChanged,
+    MetadataFollowed,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -133,26 +141,123 @@ def test_it_keeps_asking_while_an_older_run_has_a_session(session):
     assert sent(session.step(Tick(), 100), RegisterBrokerRequest)
 
 
-def test_it_ends_when_another_incarnation_has_registered(session):
+def refused(session, error=ErrorCode.STALE_BROKER_EPOCH, now_ms=2000):
+    """The effects of a heartbeat that the controller refuses."""
+    ((asked, _),) = sent(session.step(Tick(), now_ms), HeartbeatRequest)
+    answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(error=error))
+    return session.step(answer, now_ms)
+
+
+def test_it_ends_when_another_incarnation_has_registered_and_lives(session):
+    """One that does not renew its session is gone after as long as that lasts."""
     running(session)
-    ((asked, _),) = sent(session.step(Tick(), 2000), HeartbeatRequest)
-    stale = HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
-    (ended,) = session.step(ResponseReceived(request_id=asked, response=stale), 2000)
+    ((asked, _),) = sent(refused(session), RegisterBrokerRequest)
+    taken = RegisterBrokerResponse(error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)
+    assert session.step(ResponseReceived(request_id=asked, response=taken), 2100) == []
+    late_ms = 2000 + 2 * SESSION_MS
+    ((asked, _),) = sent(session.step(Tick(), late_ms), RegisterBrokerRequest)
+    (ended,) = session.step(ResponseReceived(request_id=asked, response=taken), late_ms)
     assert isinstance(ended, SessionEnded)
-    assert ended.error is ErrorCode.STALE_BROKER_EPOCH
+    assert ended.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert session.next_deadline_ms is None
     assert session.step(Tick(), 10**9) == []
 
 
-def test_it_registers_again_when_the_controller_has_forgotten_it(session):
+class TestWhenItsEpochIsOver:
+    """The controller has fenced it, or does not know it any more."""
+
+    @pytest.fixture(
+        params=[ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED], autouse=True
+    )
+    def effects(self, session, request):
+        running(session)
+        return refused(session, request.param)
+
+    def test_it_stops_leading_and_registers_again_in_the_same_run(self, effects):
+        assert isinstance(effects[0], StopLeading)
+        ((_, request),) = sent(effects)
+        assert isinstance(request, RegisterBrokerRequest)
+        assert (request.previous_broker_epoch, request.incarnation_id) == (7, "run")
+
+    def test_it_leads_again_when_it_has_obeyed_what_registered_it(self, session, effects):
+        ((asked, _),) = sent(effects)
+        answer = RegisterBrokerResponse(broker_epoch=20, version=21)
+        effects = session.step(ResponseReceived(request_id=asked, response=answer), 2010)
+        assert effects[0] == SetBrokerEpoch(20)
+        assert LeadAgain() not in effects
+        old = MetadataDelta(version=20)
+        effects = session.step(MetadataFollowed(old), 2011)
+        assert LeadAgain() not in effects
+        new = delta(21, fenced=True, epoch=20)
+        effects = session.step(MetadataFollowed(new), 2012)
+        assert effects[:2] == [ApplyMetadata(new), LeadAgain()]
+
+    def test_metadata_that_comes_before_the_answer_is_enough(self, session, effects):
+        ((asked, _),) = sent(effects)
+        session.step(MetadataFollowed(delta(21, fenced=True, epoch=20)), 2005)
+        answer = RegisterBrokerResponse(broker_epoch=20, version=21)
+        effects = session.step(ResponseReceived(request_id=asked, response=answer), 2010)
+        assert effects[:2] == [SetBrokerEpoch(20), LeadAgain()]
+        ((_, heartbeat),) = sent(effects, HeartbeatRequest)
+        assert (heartbeat.broker_epoch, heartbeat.version) == (20, 21)
+
+    def test_a_late_answer_to_an_old_heartbeat_does_not_let_it_lead(self, session, effects):
+        late = ResponseReceived(request_id=3, response=HeartbeatResponse(fenced=False))
+        assert session.step(late, 2005) == []
+
+
+def test_a_leaving_broker_whose_epoch_is_over_is_done(session):
     running(session)
     ((asked, _),) = sent(session.step(Tick(), 2000), HeartbeatRequest)
-    forgotten = HeartbeatResponse(error=ErrorCode.BROKER_ID_NOT_REGISTERED)
-    ((_, request),) = sent(
-        session.step(ResponseReceived(request_id=asked, response=forgotten), 2000)
-    )
-    assert isinstance(request, RegisterBrokerRequest)
-    assert request.previous_broker_epoch == 7
+    session.step(ShutdownWanted(), 2000)
+    stale = HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+    (ended,) = session.step(ResponseReceived(request_id=asked, response=stale), 2001)
+    assert ended == SessionEnded(ErrorCode.NONE, "nothing is led any more")
+
+
+class TestByItsOwnClock:
+    """The controller is silent: it may have replaced this broker as a leader."""
+
+    @pytest.fixture(autouse=True)
+    def heard_at_2000(self, session):
+        running(session)
+        ((asked, _),) = sent(session.step(Tick(), 2000), HeartbeatRequest)
+        answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+        session.step(answer, 2500)
+
+    def run_until(self, session, end_ms):
+        """All effects up to a time; nothing is answered."""
+        effects = []
+        now_ms = 0
+        while session.next_deadline_ms <= end_ms:
+            assert session.next_deadline_ms > now_ms, "what is due is done"
+            now_ms = session.next_deadline_ms
+            effects += [(now_ms, effect) for effect in session.step(Tick(), now_ms)]
+        return effects
+
+    def stops(self, effects):
+        return [at_ms for at_ms, effect in effects if isinstance(effect, StopLeading)]
+
+    def test_it_stops_leading_a_session_after_it_asked_and_was_heard(self, session):
+        """Not after the answer came: the controller counts from when it heard."""
+        assert self.stops(self.run_until(session, 10 * SESSION_MS)) == [2000 + SESSION_MS]
+
+    def test_it_leads_again_as_soon_as_the_controller_answers(self, session):
+        effects = self.run_until(session, 2000 + 2 * SESSION_MS)
+        asked = [one.request_id for _, one in effects if isinstance(one, SendToController)][-1]
+        answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+        assert session.step(answer, 2000 + 2 * SESSION_MS)[0] == LeadAgain()
+        assert session.leading.until_ms < 2000 + 3 * SESSION_MS
+
+    def test_where_no_controller_is_it_leads_on(self, session):
+        """Refused at once: as long as nobody is there, nobody replaces it."""
+        now_ms = 2500
+        while now_ms < 10 * SESSION_MS:
+            now_ms = session.next_deadline_ms
+            effects = session.step(Tick(), now_ms)
+            assert not [one for one in effects if isinstance(one, StopLeading)]
+            for request_id, _ in sent(effects, HeartbeatRequest):
+                session.step(RequestFailed(request_id=request_id), now_ms)
 
 
 def test_damage_is_told_at_once_and_until_it_was_heard(session):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from replog.controller.incidents import BrokerFenced, FenceCause
+from replog.controller.incidents import BrokerFenced, BrokerRegistered, FenceCause
+from replog.controller.metadata_image import MetadataImage
 from replog.messages import ErrorCode, HeartbeatRequest, RegisterBrokerRequest
 from tests.controller.conversation import SESSION_MS, Controller
 
@@ -57,10 +58,76 @@ def test_a_reset_connection_ends_the_session_and_fences_at_once(controller):
     assert controller.register(1, "second").error is ErrorCode.NONE
 
 
-def test_a_broker_that_only_lost_its_connection_is_unfenced_when_it_has_heard_of_it(controller):
-    controller.lose(1)
-    assert controller.heartbeat(1, version=controller.model.version - 1).fenced
-    assert not controller.heartbeat(1).fenced
+@pytest.mark.parametrize("how", ["its session ran out", "its connections were reset"])
+class TestABrokerThatWasFencedAndLives:
+    """Its epoch is over: it registers again, in the same run, before it takes part."""
+
+    @pytest.fixture
+    def fenced(self, controller, how):
+        controller.create(replicas=(1, 0, 2))
+        if how == "its connections were reset":
+            controller.lose(1)
+        else:
+            controller.now_ms += SESSION_MS
+            controller.heartbeat(0)
+            controller.heartbeat(2)
+            controller.tick(0)
+        assert controller.partition().leader_id == 0
+        return controller
+
+    def test_is_refused_under_the_epoch_that_is_over(self, fenced):
+        stale = ErrorCode.STALE_BROKER_EPOCH
+        for _ in range(2):
+            assert fenced.heartbeat_once(1).error is stale
+        assert fenced.model.broker(1).fenced
+
+    def test_gets_a_new_epoch_and_is_unfenced_when_it_has_heard_of_it(self, fenced):
+        before = fenced.epochs[1]
+        version = fenced.register(1, previous=before).version
+        assert fenced.epochs[1] == version - 1 > before
+        assert fenced.heartbeat(1, version=version - 1).fenced
+        assert not fenced.heartbeat(1, version=version).fenced
+
+    def test_returns_to_the_set_only_by_fetches_of_the_new_epoch(self, fenced):
+        before = fenced.epochs[1]
+        fenced.register(1, previous=before)
+        fenced.heartbeat(1)
+        assert fenced.partition().isr == (0, 2)
+        assert fenced.propose(((1, before), 0, 2)) is ErrorCode.INELIGIBLE_REPLICA
+        assert fenced.propose(((1, fenced.epochs[1]), 0, 2)) is ErrorCode.NONE
+
+    def test_has_its_logs_as_they_were_whatever_it_says_of_its_last_stop(self, fenced):
+        """The answer to an earlier registration may have been lost on its way."""
+        fenced.register(1, previous=-1)
+        registered = [one for one in fenced.incidents if isinstance(one, BrokerRegistered)][-1]
+        assert not registered.unclean
+
+    def test_a_lost_answer_is_given_again_and_makes_no_second_epoch(self, fenced):
+        first = fenced.register(1).broker_epoch
+        assert fenced.register(1).broker_epoch == first
+
+    def test_another_controller_refuses_it_too(self, fenced):
+        fenced.model.take_over(fenced.model.log, fenced.now_ms)
+        assert fenced.heartbeat_once(1).error is ErrorCode.STALE_BROKER_EPOCH
+
+    def test_so_does_one_that_knows_it_from_a_snapshot(self, fenced):
+        image = MetadataImage()
+        image.load(fenced.model.controller.snapshot_records(), fenced.model.version)
+        assert image.brokers[1].is_over
+        assert image.brokers[1].registration == fenced.model.broker(1)
+        assert not image.brokers[0].is_over
+
+    def test_may_stop_at_once(self, fenced):
+        assert fenced.heartbeat(1, want_shut_down=True).should_shut_down
+
+    def test_the_last_in_sync_replica_leads_again(self, controller, how):
+        controller.create("alone", replicas=(2,))
+        controller.lose(2)
+        assert controller.partition("alone").leader_id is None
+        controller.register(2, previous=controller.epochs[2])
+        controller.heartbeat(2)
+        now = controller.partition("alone")
+        assert (now.leader_id, now.leader_epoch) == (2, 2)
 
 
 def test_a_silent_broker_is_fenced_by_the_tick_at_its_deadline(controller):
@@ -161,5 +228,6 @@ def test_a_dead_broker_does_not_hold_up_a_shutdown(controller):
 def test_fencing_ends_a_controlled_shutdown(controller):
     controller.heartbeat(1, want_shut_down=True)
     controller.lose(1)
+    controller.register(1)
     assert not controller.heartbeat(1).fenced
     assert not controller.model.broker(1).in_controlled_shutdown

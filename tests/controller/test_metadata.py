@@ -84,9 +84,10 @@ def test_who_lags_too_far_behind_gets_the_whole_and_misses_what_was_deleted(cont
     start = controller.model.version
     controller.ask(DeleteTopicRequest(topic="t"))
     deleted = controller.model.version
-    for _ in range(DELTAS_KEPT // 2):
+    for _ in range(DELTAS_KEPT // 3):
         controller.lose(2)
-        controller.heartbeat(2)
+        controller.heartbeat(2)  # registered, and unfenced
+    controller.lose(2)
     (delta,) = fetch(controller, start).deltas
     assert delta.whole
     assert delta.partitions == ()

@@ -11,10 +11,13 @@ import pytest
 
 import replog
 from replog._native import recorded_calls
+from replog.admin_messages import ElectionKind, ElectLeadersRequest
 from replog.cli.raw_batches import compare_replicas
+from replog.controller.incidents import BrokerFenced, BrokerRegistered, FenceCause
 from replog.errors import ReplicationError, RequestTimedOutError, UsageError
-from replog.replication.incidents import LogTruncated
+from replog.replication.incidents import LeadingResumed, LeadingStopped, LogTruncated
 from replog.runtime.clock import SystemClock
+from replog.types import TopicPartition
 from tests.runtime.test_local_cluster import run, values
 
 
@@ -133,6 +136,54 @@ def test_a_leader_cut_off_from_all_is_replaced_and_follows_when_it_is_back():
         cluster.heal()
         await cluster.in_sync("orders")
         assert await values(cluster) == [b"before", b"meanwhile"]
+
+    run(scenario, controller=QUICK)
+
+
+def test_a_broker_whose_session_ran_out_registers_again_in_the_same_run_and_leads_again():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        await cluster.produce("orders", [b"before"])
+        node = cluster._running().members.node(1)
+        epoch = node.broker_epoch
+        cluster.pause(1)
+        await cluster.leader_after(0, "orders")
+        cluster.resume(1)
+        await cluster.in_sync("orders")
+        assert cluster._running().members.node(1) is node
+        assert node.broker_epoch > epoch
+        request = ElectLeadersRequest(
+            kind=ElectionKind.PREFERRED, partitions=(TopicPartition("orders", 0),)
+        )
+        await cluster.admin(request)
+        await cluster.produce("orders", [b"after"])
+        assert cluster.leader("orders") == 1
+        assert await values(cluster) == [b"before", b"after"]
+        registered = [
+            entry.incident
+            for entry in cluster.incidents()
+            if isinstance(entry.incident, BrokerRegistered) and entry.incident.broker_id == 1
+        ]
+        assert [one.unclean for one in registered] == [False, False]
+
+    run(scenario, controller=QUICK)
+
+
+def test_a_leader_that_hears_nothing_stops_by_its_clock_before_another_is_elected():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        cluster.isolate(1)
+        await cluster.leader_after(0, "orders")
+        cluster.heal()
+        await cluster.in_sync("orders")
+        entries = cluster.incidents()
+        (stopped,) = [entry for entry in entries if isinstance(entry.incident, LeadingStopped)]
+        (fenced,) = [entry for entry in entries if isinstance(entry.incident, BrokerFenced)]
+        assert fenced.incident.cause is FenceCause.SESSION_EXPIRED
+        assert (stopped.broker_id, stopped.incident.led) == (1, (TopicPartition("orders", 0),))
+        assert stopped.at_ms <= fenced.at_ms
+        resumed = [entry for entry in entries if isinstance(entry.incident, LeadingResumed)]
+        assert resumed[-1].at_ms > fenced.at_ms
 
     run(scenario, controller=QUICK)
 
