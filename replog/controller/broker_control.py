@@ -9,6 +9,8 @@ every live broker has heard of it (facts 11.2, 11.4).
 
 from __future__ import annotations
 
+import functools
+
 from replog.admin_messages import AdminResponse, UnregisterBrokerRequest
 from replog.config import ControllerOptions
 from replog.controller.broker_contacts import BrokerContact, BrokerContacts
@@ -207,8 +209,13 @@ class BrokerControl:
             if log is not None and log.damaged:
                 self._partitions.found_damaged(partition, request.broker_id)
             else:
-                sound = log is not None and not unclean
-                self._partitions.returned(partition, request.broker_id, sound=sound)
+                returned = functools.partial(
+                    self._partitions.returned,
+                    partition,
+                    request.broker_id,
+                    sound=log is not None and not unclean,
+                )
+                self._partitions.attempt(partition, returned)
 
     def _held_by(self, broker_id: int) -> list[PartitionImage]:
         return list(self._image.held_by.get(broker_id, ()))
@@ -221,7 +228,8 @@ class BrokerControl:
         )
         for partition in list(self._image.leaderless):
             if broker_id in partition.replicas:
-                self._partitions.settle(partition)
+                settle = functools.partial(self._partitions.settle, partition)
+                self._partitions.attempt(partition, settle)
 
     def _fence(self, broker: BrokerImage, cause: FenceCause, now_ms: int) -> None:
         broker_id = broker.registration.broker_id
@@ -237,7 +245,8 @@ class BrokerControl:
         )
         for partition in self._held_by(broker_id):
             if broker_id in partition.isr:
-                self._partitions.settle(partition, leaving=broker_id)
+                settle = functools.partial(self._partitions.settle, partition, leaving=broker_id)
+                self._partitions.attempt(partition, settle)
 
     def _shut_down(
         self, broker: BrokerImage, contact: BrokerContact, now_ms: int
@@ -248,7 +257,8 @@ class BrokerControl:
             self._change(broker, in_controlled_shutdown=BEGIN_SHUTDOWN)
             for partition in self._held_by(broker_id):
                 if broker_id in partition.isr:
-                    self._partitions.hand_over(partition, broker_id)
+                    hand_over = functools.partial(self._partitions.hand_over, partition, broker_id)
+                    self._partitions.attempt(partition, hand_over)
             contact.shutdown_version = self._decision.next_offset
         if not fenced and not self._handed_over(contact):
             return HeartbeatResponse(fenced=False)

@@ -14,6 +14,7 @@ one begins it anew, and resumes from the image alone.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +54,7 @@ from replog.controller.events import (
     RecordsAppended,
     RequestReceived,
 )
-from replog.controller.incidents import BrokerQueueFull
+from replog.controller.incidents import BrokerQueueFull, EventFailed, TransitionRefused
 from replog.controller.isr_control import IsrControl
 from replog.controller.leader_balance import LeaderBalance
 from replog.controller.metadata_feed import MetadataFeed
@@ -67,6 +68,7 @@ from replog.controller.refusals import refused
 from replog.controller.replica_reports import ReplicaReports
 from replog.controller.replication_throttle import ReplicationThrottle
 from replog.controller.state_journal import StateJournal
+from replog.controller.state_machines import IllegalTransitionError
 from replog.controller.topic_control import TopicControl
 from replog.errors import invariant
 from replog.messages import (
@@ -230,6 +232,30 @@ class Controller:
             self._balance.tick(now_ms)
         return self._finish(now_ms)
 
+    def abandon(
+        self, event: ControllerEvent, error: Exception, now_ms: int
+    ) -> list[ControllerEffect]:
+        """A step has raised, which is a bug: this event fails, and no other.
+
+        If it had begun to write, what is known here is ahead of the log: then the controller gives
+        up its office, and loads what is committed.
+        """
+        begun = bool(self._decision.records)
+        self._decision.records.clear()
+        self._decision.incidents.clear()
+        what, effects = type(event).__name__, list[ControllerEffect]()
+        if isinstance(event, RequestReceived):
+            what = type(event.request).__name__
+            if self._asked.pop(event.request_id, None) is not None:
+                unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+                answer = refused(type(event.request), unknown, str(error))
+                effects.append(Respond(event.request_id, answer))
+        message = f"{type(error).__name__}: {error}"
+        effects.append(Report(EventFailed(event=what, message=message, resigned=begun)))
+        if begun:
+            effects.append(Resign(message))
+        return effects
+
     def _request(self, event: RequestReceived, now_ms: int) -> list[ControllerEffect]:
         request = event.request
         self._asked[event.request_id] = type(request)
@@ -248,8 +274,19 @@ class Controller:
         elif isinstance(request, CreateTopicsRequest):
             return self._create_topics(event.request_id, request, now_ms)
         else:
-            answer = self._answer(request, now_ms)
+            answer = self._answer_legally(request, now_ms)
         return self._finish(now_ms, Respond(event.request_id, answer))
+
+    def _answer_legally(self, request: Any, now_ms: int) -> Any:
+        """The answer; a sentence instead where a state would follow one that it must not."""
+        try:
+            return self._answer(request, now_ms)
+        except IllegalTransitionError as error:
+            if self._decision.records:
+                raise
+            name = getattr(request, "topic_partition", None)
+            self._decision.report(TransitionRefused(topic_partition=name, message=str(error)))
+            return refused(type(request), ErrorCode.INVALID_REQUEST, str(error))
 
     def _create_topics(
         self, request_id: int, request: CreateTopicsRequest, now_ms: int
@@ -382,7 +419,8 @@ class Controller:
         self._feed.begin(event.end_offset)
         self._brokers.contacts.begin(now_ms)
         for partition in list(self._image.leaderless):
-            self._partitions.settle(partition)
+            settle = functools.partial(self._partitions.settle, partition)
+            self._partitions.attempt(partition, settle)
         self._reassignments.resume()
         self._reassignments.advance(self._image.end_offset)
         self._throttle.settle()

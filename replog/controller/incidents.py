@@ -128,6 +128,27 @@ class PartitionsAdded:
 
 
 @frozen
+class TransitionRefused:
+    """A change of a partition would have led to a state that must not follow its own. It was not
+    made, and nothing of it is in the metadata; `message` names both states.
+    """
+
+    topic_partition: TopicPartition | None
+    message: str
+
+
+@frozen
+class EventFailed:
+    """The controller could not decide about one event, through a fault of its own. Nothing of it is
+    in the metadata. `resigned`: it had begun, and begins anew from what is committed.
+    """
+
+    event: str
+    message: str
+    resigned: bool
+
+
+@frozen
 class BrokerQueueFull:
     """A broker has not obeyed for so long that its deletions alone fill its queue."""
 
@@ -177,4 +198,6 @@ Incident: TypeAlias = (
     | ReassignmentStepped
     | OptionsChanged
     | BrokerQueueFull
+    | TransitionRefused
+    | EventFailed
 )

@@ -7,6 +7,8 @@ has stopped goes on after a pause. Kafka ignores the threshold and moves everyth
 
 from __future__ import annotations
 
+import functools
+
 from replog.admin_messages import (
     BalanceLeadersRequest,
     BalanceLeadersResponse,
@@ -18,9 +20,11 @@ from replog.admin_messages import (
 )
 from replog.config import ControllerOptions
 from replog.controller.decision import Decision
+from replog.controller.incidents import TransitionRefused
 from replog.controller.leader_selection import Selection, preferred_replica
 from replog.controller.partition_control import PartitionControl
 from replog.controller.partition_image import PartitionImage
+from replog.controller.state_machines import IllegalTransitionError
 from replog.messages import ErrorCode
 from replog.types import TopicPartition
 
@@ -101,8 +105,18 @@ class LeaderBalance:
                 error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 message=f"expected an existing partition to elect for, found no {name}",
             )
-        if kind is ElectionKind.UNCLEAN:
-            return self._elect_any(partition)
+        try:
+            if kind is ElectionKind.UNCLEAN:
+                return self._elect_any(partition)
+            return self._elect_preferred(partition)
+        except IllegalTransitionError as error:
+            self._partitions.report(TransitionRefused(topic_partition=name, message=str(error)))
+            return PartitionResult(
+                topic_partition=name, error=ErrorCode.INVALID_REQUEST, message=str(error)
+            )
+
+    def _elect_preferred(self, partition: PartitionImage) -> PartitionResult:
+        name = partition.name
         first = partition.replicas[0]
         if partition.leader_id == first:
             return PartitionResult(
@@ -160,7 +174,8 @@ class LeaderBalance:
         )
         if not dry_run:
             for partition, chosen in movable[:moves_max]:
-                self._partitions.switch(partition, chosen)
+                switch = functools.partial(self._partitions.switch, partition, chosen)
+                self._partitions.attempt(partition, switch)
         return BalanceLeadersResponse(moves=moves, left=len(movable) - len(moves))
 
     def _movable(self, threshold_percent: int) -> list[tuple[PartitionImage, Selection]]:

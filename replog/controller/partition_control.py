@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 from replog.controller.decision import Decision
 from replog.controller.incidents import (
@@ -11,6 +12,7 @@ from replog.controller.incidents import (
     InSyncSetChanged,
     LeaderElected,
     PartitionOffline,
+    TransitionRefused,
 )
 from replog.controller.leader_selection import (
     Candidates,
@@ -24,13 +26,21 @@ from replog.controller.partition_change import PartitionChange
 from replog.controller.partition_image import PartitionImage
 from replog.controller.replica_reports import ReplicaReports
 from replog.controller.state_machines import (
+    IllegalTransitionError,
     PartitionState,
     ReplicaState,
     move_partition,
     move_replica,
     partition_state,
+    partition_state_after,
     replica_state,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from replog.types import TopicPartition
+    from replog.wire.metadata_records import PartitionChangeRecord
 
 
 class PartitionControl:
@@ -143,19 +153,11 @@ class PartitionControl:
         record = change.record(force=force)
         if record is None:
             return False
-        state = partition_state(partition)
         isr, leader_id = partition.isr, partition.leader_id
-        # Without a reassignment a replica's state is its broker's, which is not decided here.
-        moves = partition.reassigning or record.replicas is not None
-        replicas = self._replica_states(partition) if moves else {}
+        self._check_transitions(partition, record)
         self._decision.write(record)
-        if moves:
-            self._check_replicas(partition, replicas)
         if partition.reassigning:
             self.reassigning_changed[partition] = self._decision.next_offset
-        after = partition_state(partition)
-        if after is not state or after is PartitionState.ONLINE:
-            move_partition(partition.name, state, after)
         if partition.isr != isr:
             self._decision.report(
                 InSyncSetChanged(
@@ -169,33 +171,55 @@ class PartitionControl:
         self._report_leader(partition, leader_id, change.cause)
         return True
 
+    def attempt(self, partition: PartitionImage, decide: Callable[[], object]) -> None:
+        """Decide on one partition among others; what would be illegal is left, and reported.
+
+        Nothing of it is written then, and the others are decided all the same.
+        """
+        try:
+            decide()
+        except IllegalTransitionError as error:
+            self.report(TransitionRefused(topic_partition=partition.name, message=str(error)))
+
     def report(self, incident: Incident) -> None:
         """Tell operators, once it is committed."""
         self._decision.report(incident)
 
-    def _replica_states(self, partition: PartitionImage) -> dict[int, ReplicaState]:
-        return {
-            replica: replica_state(self._image, partition, replica)
-            for replica in partition.replicas
-        }
+    def _check_transitions(self, partition: PartitionImage, record: PartitionChangeRecord) -> None:
+        """Hold the states that the record leads to against the tables, before it is written.
 
-    def _check_replicas(self, partition: PartitionImage, before: dict[int, ReplicaState]) -> None:
-        """Hold each replica's new state against the table; who goes is Offline on its way."""
-        for replica in {*before, *partition.replicas}:
-            state = before.get(replica, ReplicaState.NON_EXISTENT)
-            after = replica_state(self._image, partition, replica)
-            if after is state:
-                continue
-            name = partition.name
-            if state is ReplicaState.ONLINE and after is ReplicaState.NEW:
-                # It left the in-sync set before its move was complete, which the metadata do not
-                # tell from one that has yet to join.
-                after = ReplicaState.OFFLINE
-            if after is ReplicaState.NON_EXISTENT and state is not ReplicaState.OFFLINE:
-                state = move_replica(name, replica, state, ReplicaState.OFFLINE)
-            if state is ReplicaState.NON_EXISTENT and after is not ReplicaState.NEW:
-                state = move_replica(name, replica, state, ReplicaState.NEW)
-            move_replica(name, replica, state, after)
+        Raises IllegalTransitionError.
+        """
+        state, next_state = partition_state(partition), partition_state_after(partition, record)
+        if next_state is not state or state is PartitionState.ONLINE:
+            move_partition(partition.name, state, next_state)
+        if partition.reassigning or record.replicas is not None:
+            # Without a reassignment a replica's state is its broker's, which is not decided here.
+            after = partition.with_change(record)
+            for replica in {*partition.replicas, *after.replicas}:
+                self._check_replica(
+                    partition.name,
+                    replica,
+                    replica_state(self._image, partition, replica),
+                    replica_state(self._image, after, replica),
+                )
+
+    @staticmethod
+    def _check_replica(
+        name: TopicPartition, replica: int, state: ReplicaState, after: ReplicaState
+    ) -> None:
+        """One that comes is New on its way, one that goes is Offline."""
+        if after is state:
+            return
+        if state is ReplicaState.ONLINE and after is ReplicaState.NEW:
+            # It left the in-sync set before its move was complete, which the metadata do not tell
+            # from one that has yet to join.
+            after = ReplicaState.OFFLINE
+        if after is ReplicaState.NON_EXISTENT and state is not ReplicaState.OFFLINE:
+            state = move_replica(name, replica, state, ReplicaState.OFFLINE)
+        if state is ReplicaState.NON_EXISTENT and after is not ReplicaState.NEW:
+            state = move_replica(name, replica, state, ReplicaState.NEW)
+        move_replica(name, replica, state, after)
 
     def _report_leader(
         self, partition: PartitionImage, before: int | None, cause: ElectionCause | None

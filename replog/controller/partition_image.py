@@ -12,6 +12,7 @@ last member of an in-sync set never leaves it.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING
 
 from replog.registrations import PartitionRegistration
@@ -149,6 +150,12 @@ class PartitionImage:
         if record.leader_recovery_state != RECOVERY_UNCHANGED:
             self._recovery(record.leader_recovery_state)
         self._registration = None
+
+    def with_change(self, record: PartitionChangeRecord) -> PartitionImage:
+        """What it would be after a change, as a copy."""
+        after = copy.copy(self)
+        after.replay_change(record)
+        return after
 
     def records(self) -> list[PartitionRecord]:
         """The state as records of a snapshot.

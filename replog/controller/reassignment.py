@@ -17,6 +17,7 @@ Kafka takes the last three in one record.
 from __future__ import annotations
 
 import enum
+import functools
 
 from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
 from replog.controller.leader_selection import reassigned_partition
@@ -101,7 +102,7 @@ class Reassignments:
         for partition in ready:
             del changed[partition]
             if partition in self._image.reassigning:
-                self._step(partition)
+                self._partitions.attempt(partition, functools.partial(self._step, partition))
 
     @staticmethod
     def original(partition: PartitionImage) -> tuple[int, ...]:

@@ -13,9 +13,11 @@ from replog.admin_messages import (
 )
 from replog.controller.catch_up import CatchUp
 from replog.controller.decision import Decision
+from replog.controller.incidents import TransitionRefused
 from replog.controller.partition_image import PartitionImage
 from replog.controller.reassignment import Reassignments
 from replog.controller.replication_throttle import ReplicationThrottle
+from replog.controller.state_machines import IllegalTransitionError
 from replog.messages import ErrorCode
 
 
@@ -29,6 +31,7 @@ class ReassignmentControl:
         throttle: ReplicationThrottle,
         catch_up: CatchUp,
     ) -> None:
+        self._decision = decision
         self._image = decision.image
         self._reassignments = reassignments
         self._throttle = throttle
@@ -80,6 +83,17 @@ class ReassignmentControl:
                 error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                 message=f"expected an existing partition to reassign, found no {name}",
             )
+        try:
+            return self._carry_out(partition, asked)
+        except IllegalTransitionError as error:
+            incident = TransitionRefused(topic_partition=name, message=str(error))
+            self._decision.report(incident)
+            return PartitionResult(
+                topic_partition=name, error=ErrorCode.INVALID_REQUEST, message=str(error)
+            )
+
+    def _carry_out(self, partition: PartitionImage, asked: Reassignment) -> PartitionResult:
+        name = partition.name
         if asked.replicas is None:
             return self._cancel(partition)
         sentence = self._why_not(partition, asked.replicas)

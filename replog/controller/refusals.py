@@ -59,6 +59,13 @@ _ANSWERS: dict[type, type] = {
 }
 
 
-def refused(request_kind: type, error: ErrorCode = ErrorCode.NOT_CONTROLLER) -> Any:
-    """The answer to a request of this kind that says nothing but the error."""
-    return _ANSWERS[request_kind](error=error)
+def refused(
+    request_kind: type, error: ErrorCode = ErrorCode.NOT_CONTROLLER, message: str | None = None
+) -> Any:
+    """The answer to a request of this kind that says nothing but the error, and why where it has
+    a place for that.
+    """
+    kind: Any = _ANSWERS[request_kind]
+    if message is not None and "message" in kind.__dataclass_fields__:
+        return kind(error=error, message=message)
+    return kind(error=error)

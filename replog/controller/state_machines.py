@@ -15,11 +15,13 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from replog.errors import InvariantViolation
+from replog.controller.partition_image import LEADER_UNCHANGED, NO_LEADER
+from replog.errors import ReplogError
 
 if TYPE_CHECKING:
     from replog.controller.metadata_image import MetadataImage
     from replog.controller.partition_image import PartitionImage
+    from replog.wire.metadata_records import PartitionChangeRecord
 
 
 class PartitionState(enum.Enum):
@@ -54,8 +56,8 @@ _REPLICA = {
 }
 
 
-class IllegalTransitionError(InvariantViolation):
-    """A decision would lead from a state to one that must not follow it."""
+class IllegalTransitionError(ReplogError):
+    """A decision would lead from a state to one that must not follow it; nothing is written."""
 
 
 def move_partition(name: object, before: PartitionState, after: PartitionState) -> PartitionState:
@@ -87,6 +89,15 @@ def partition_state(partition: PartitionImage | None) -> PartitionState:
     if partition is None:
         return PartitionState.NON_EXISTENT
     return PartitionState.OFFLINE if partition.leader_id is None else PartitionState.ONLINE
+
+
+def partition_state_after(
+    partition: PartitionImage, record: PartitionChangeRecord
+) -> PartitionState:
+    """The state that the metadata will say once it has this record."""
+    if record.leader == LEADER_UNCHANGED:
+        return partition_state(partition)
+    return PartitionState.OFFLINE if record.leader == NO_LEADER else PartitionState.ONLINE
 
 
 def replica_state(

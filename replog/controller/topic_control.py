@@ -127,12 +127,13 @@ class TopicControl:
         return DeleteTopicResponse(version=self._decision.next_offset)
 
     def remove(self, topic: TopicImage) -> None:
-        """Decide that a topic is gone."""
+        """Decide that a topic is gone. Raises IllegalTransitionError; nothing is written then."""
         for partition in topic.partitions.values():
             state = partition_state(partition)
             if state is PartitionState.ONLINE:
                 state = move_partition(partition.name, state, PartitionState.OFFLINE)
             move_partition(partition.name, state, PartitionState.NON_EXISTENT)
+        for partition in topic.partitions.values():
             self._reports.remove(partition)
         self._decision.write(RemoveTopicRecord(topic_id=topic.raw_id))
         self._decision.report(TopicDeleted(topic=topic.name, topic_id=topic.topic_id))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.config import QuorumOptions
@@ -55,6 +56,8 @@ _FROM_BROKERS = (
     MetadataFetchRequest,
     RegisterBrokerRequest,
 )
+logger = logging.getLogger(__name__)
+
 COMMANDS_PER_TICK = 16
 """How many commands of clients are begun before everybody else has a turn, so that no queue of them
 ever stands in the way of brokers: whether somebody leads is decided first."""
@@ -254,7 +257,13 @@ class ControllerNode:
                 return  # `tick` goes on
 
     def _step(self, event: ControllerEvent, now_ms: int) -> None:
-        for effect in self.controller.step(event, now_ms):
+        try:
+            effects = self.controller.step(event, now_ms)
+        except Exception as error:
+            # A bug must not leave the cluster without a controller: what comes next may be sound.
+            logger.exception("a controller could not decide about %s", type(event).__name__)
+            effects = self.controller.abandon(event, error, now_ms)
+        for effect in effects:
             self._carry_out(effect, now_ms)
 
     def _carry_out(self, effect: Any, now_ms: int) -> None:
@@ -271,6 +280,8 @@ class ControllerNode:
                 self.journal.add(effect.incident, now_ms)
             case fx.Resign():
                 if self._leadership is not None:
+                    # Nothing more is decided on what is known here.
+                    self._is_appending = True
                     self.quorum.resign(self._leadership.epoch, now_ms)
             case fx.ReloadState():
                 self.replay.reload()

@@ -6,10 +6,14 @@ from __future__ import annotations
 
 import uuid
 
+import pytest
+
 from replog.config import ControllerOptions, ReplicationOptions
 from replog.controller.controller import Controller
-from replog.errors import RecordBatchTooLargeError
+from replog.controller.incidents import EventFailed
+from replog.errors import InvariantViolation, RecordBatchTooLargeError
 from replog.messages import (
+    DeleteTopicRequest,
     ErrorCode,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
@@ -20,6 +24,7 @@ from replog.runtime.journal import Journal
 from replog.runtime.ports import Ports
 from replog.runtime.quorum_log import QuorumReplicaLog
 from replog.runtime.quorum_node import QuorumPorts
+from replog.wire.metadata_records import TopicRecord
 
 WALL_MS = 1_700_000_000_000
 
@@ -106,6 +111,44 @@ def test_a_failed_append_ends_the_office_and_what_was_decided_is_forgotten(tmp_p
     assert alone.node.is_active
     assert alone.node.quorum.quorum.leader_epoch > epoch
     alone.register(1)
+    alone.sync()
+    assert alone.answers[-1][1].error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_bug_fails_its_event_alone_and_leaves_nothing_half_written(
+    tmp_path, monkeypatch, begun
+) -> None:
+    alone = Alone(str(tmp_path))
+    alone.sync()
+    alone.register(1)
+    alone.sync()
+    topics = alone.node.controller._topics
+    planted = InvariantViolation("planted")
+
+    def broken(_):
+        if begun:
+            topics._decision.write(TopicRecord(name="half", topic_id=bytes(16)))
+        raise planted
+
+    monkeypatch.setattr(topics, "delete", broken)
+    end_offset = alone.log.log_end_offset
+    alone.node.receive_request(2, None, DeleteTopicRequest(topic="t"), alone.now_ms)
+    (asked, answer) = alone.answers[-1]
+    assert (asked, answer.error) == (2, ErrorCode.UNKNOWN_SERVER_ERROR)
+    assert alone.log.log_end_offset == end_offset
+    (failed,) = [
+        entry.incident for entry in alone.node.journal if isinstance(entry.incident, EventFailed)
+    ]
+    assert (failed.event, failed.resigned) == ("DeleteTopicRequest", begun)
+    if begun:
+        alone.now_ms += 5000
+        alone.node.tick(alone.now_ms)
+        alone.sync()
+    assert alone.node.is_active
+    assert alone.node.controller.topics() == ()
+    assert alone.node.controller.broker(1) is not None
+    alone.register(2)
     alone.sync()
     assert alone.answers[-1][1].error is ErrorCode.NONE
 

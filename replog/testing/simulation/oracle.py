@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from replog.controller.controller import Controller
+from replog.controller.incidents import TransitionRefused
 from replog.messages import (
     FetchRequest,
     FetchResponse,
@@ -27,6 +28,7 @@ from replog.testing.simulation.marks import Marks
 from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.sim_log import SimLog
 from replog.testing.simulation.truth import PartitionTruth, Truth
+from replog.testing.simulation.violation import Violation
 from replog.types import TopicPartition
 
 EVENTS = (
@@ -306,6 +308,8 @@ class Oracle:
             hear(controller)
 
     def controller_reported(self, incident: Any) -> None:
+        if isinstance(incident, TransitionRefused):
+            raise Violation("a decision", f"an illegal transition was prevented: {incident}")
         self.marks.controller_incident(incident)
         if self.trace is not None:
             self.trace(f"controller: {incident}")
