@@ -14,12 +14,11 @@ from libc.stdint cimport INT32_MAX, int64_t, uint8_t
 
 import numpy as np
 
-from replog._native.mapped_file cimport FileView, MappedFile
+from replog._native.mapped_file cimport MappedFile
 
 from replog.errors import InvariantViolation
 
 cdef extern from "c/slot_search.h" nogil:
-    enum: SEARCH_LANES
     int64_t slot_key4(const uint8_t* at)
     void put_key4(uint8_t* at, int64_t key)
     int64_t search_offsets(const uint8_t* slots, int64_t count, int64_t target)
@@ -80,21 +79,14 @@ cdef class OffsetIndex(SlotArray):
         return 0
 
     cdef int64_t lookup(self, int64_t target, int64_t* found) except -2:
-        cdef int64_t relative_offset = target - self.base_offset
-        cdef int64_t in_tail = self.entry_count - self.written_count
-        cdef const uint8_t* slots
-        cdef int64_t number = -1
-        if in_tail:
-            slots = self.tail
-            number = search_offsets(slots, in_tail, relative_offset)
-        if number < 0 and self.written_count:
-            slots = self.slot(0)
-            number = search_offsets(slots, self.written_count, relative_offset)
+        cdef int64_t number = self.last_up_to(search_offsets, target - self.base_offset)
+        cdef const uint8_t* slot
         if number < 0:
             found[0] = self.base_offset
             return 0
-        found[0] = self.base_offset + slot_key4(slots + number * SLOT_BYTES)
-        return slot_key4(slots + number * SLOT_BYTES + 4)
+        slot = self.slot(number)
+        found[0] = self.base_offset + slot_key4(slot)
+        return slot_key4(slot + 4)
 
     def add(self, int64_t offset, int64_t position) -> None:
         """append for callers in Python: the last offset of a batch, and where the batch begins."""
@@ -108,40 +100,18 @@ cdef class OffsetIndex(SlotArray):
 
     def lookup_many(self, targets) -> tuple:
         """find() for each of an int64 array: int64 arrays (offsets, positions). Drops the GIL."""
-        cdef const int64_t[::1] wanted = np.ascontiguousarray(targets, dtype=np.int64)
-        cdef Py_ssize_t count = wanted.shape[0]
-        offsets = np.empty(count, dtype=np.int64)
-        positions = np.empty(count, dtype=np.int64)
-        cdef int64_t[::1] into_offsets = offsets
-        cdef int64_t[::1] into_positions = positions
-        cdef bytes tail = self.tail_copy()
-        cdef const uint8_t* tail_slots = tail
-        cdef int64_t tail_count = self.entry_count - self.written_count
-        cdef int64_t written_count = self.written_count
-        # The view keeps the file from being cut while the GIL is away.
-        cdef FileView written
-        self.file.map(self.map_capacity())
-        written = self.file.view(0, written_count * SLOT_BYTES)
-        if count:
-            with nogil:
-                search_many(
-                    written.address, written_count, tail_slots, tail_count, self.base_offset,
-                    &wanted[0], count, &into_offsets[0], &into_positions[0])
-        return offsets, positions
+        cdef uint8_t missing[SLOT_BYTES]
+        put_key4(missing, 0)
+        put_key4(missing + 4, 0)
+        keys = np.ascontiguousarray(targets, dtype=np.int64) - self.base_offset
+        slots = self.slots_up_to(search_offsets, search_offsets_lanes, keys, missing)
+        entries = slots.view(SLOT_DTYPE)
+        offsets = entries["offset"].astype(np.int64)
+        offsets += self.base_offset
+        return offsets, entries["position"].astype(np.int64)
 
     cdef int keep_below(self, int64_t offset) except -1:
-        cdef int64_t in_tail = self.entry_count - self.written_count
-        cdef int64_t relative_offset = offset - self.base_offset - 1
-        cdef int64_t number = -1
-        if in_tail:
-            number = search_offsets(self.tail, in_tail, relative_offset)
-            if number >= 0:
-                self.keep(self.written_count + number + 1)
-                return 0
-        if self.written_count:
-            number = search_offsets(self.slot(0), self.written_count, relative_offset)
-        self.keep(number + 1)
-        return 0
+        return self.keep(self.last_up_to(search_offsets, offset - self.base_offset - 1) + 1)
 
     def truncate_to(self, int64_t offset) -> None:
         """Drop the entries with offset >= `offset`. Not durable until flush()."""
@@ -177,33 +147,3 @@ cdef class OffsetIndex(SlotArray):
         entries = self.entries()
         return bool(
             (np.diff(entries["offset"]) > 0).all() and (np.diff(entries["position"]) > 0).all())
-
-
-cdef void search_many(
-    const uint8_t* written, int64_t written_count, const uint8_t* tail, int64_t tail_count,
-    int64_t base_offset, const int64_t* targets, int64_t count,
-    int64_t* offsets, int64_t* positions,
-) noexcept nogil:
-    """Look up `count` targets, a group at a time, in the file's slots and then in the tail's."""
-    cdef int64_t relative[SEARCH_LANES]
-    cdef int64_t found[SEARCH_LANES]
-    cdef int64_t start = 0
-    cdef int64_t number
-    cdef int lane, lanes
-    cdef const uint8_t* slot
-    while start < count:
-        lanes = SEARCH_LANES if count - start > SEARCH_LANES else <int>(count - start)
-        for lane in range(lanes):
-            relative[lane] = targets[start + lane] - base_offset
-        search_offsets_lanes(written, written_count, relative, found, lanes)
-        for lane in range(lanes):
-            slot = NULL
-            if tail_count:
-                number = search_offsets(tail, tail_count, relative[lane])
-                if number >= 0:
-                    slot = tail + number * SLOT_BYTES
-            if slot == NULL and found[lane] >= 0:
-                slot = written + found[lane] * SLOT_BYTES
-            offsets[start + lane] = base_offset + (slot_key4(slot) if slot != NULL else 0)
-            positions[start + lane] = slot_key4(slot + 4) if slot != NULL else 0
-        start += lanes

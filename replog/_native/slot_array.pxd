@@ -4,6 +4,13 @@ from libc.stdint cimport int64_t, uint8_t
 
 from replog._native.mapped_file cimport MappedFile
 
+# Number of the last of `count` slots whose key is <= the target; -1: none.
+ctypedef int64_t (*slot_search)(const uint8_t* slots, int64_t count, int64_t target) noexcept nogil
+# The same for `lanes` targets at a time.
+ctypedef void (*lanes_search)(
+    const uint8_t* slots, int64_t count, const int64_t* targets, int64_t* found, int lanes
+) noexcept nogil
+
 cdef class SlotArray:
     cdef readonly str path
     cdef readonly int64_t base_offset
@@ -25,6 +32,12 @@ cdef class SlotArray:
     cdef uint8_t* room(self) except NULL
     cdef void added(self) noexcept
     cdef const uint8_t* slot(self, int64_t number) except NULL
+    # Number of the last entry whose key is <= `key`, wherever it is; -1: none.
+    cdef int64_t last_up_to(self, slot_search search, int64_t key) except -2
+    # For each of the int64 `keys` a copy of that entry's slot, or of `missing`. Drops the GIL.
+    cdef object slots_up_to(
+        self, slot_search search, lanes_search search_lanes, const int64_t[::1] keys,
+        const uint8_t* missing)
     cdef int64_t map_capacity(self) noexcept
     cdef int write_tail(self) except -1
     cdef int finish_tail(self) except -1

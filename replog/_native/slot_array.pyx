@@ -12,12 +12,17 @@ A file that another program preallocated ends in zero slots; they are no entries
 
 from libc.stdint cimport int64_t, uint8_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp
+from libc.string cimport memcmp, memcpy
 
-from replog._native.mapped_file cimport MappedFile, iovec
+import numpy as np
+
+from replog._native.mapped_file cimport FileView, MappedFile, iovec
 
 from replog._native import mapped_file
 from replog.errors import InvariantViolation, NoSpaceError, OutOfDescriptorsError
+
+cdef extern from "c/slot_search.h" nogil:
+    enum: SEARCH_LANES
 
 cdef enum:
     TAIL_SLOTS = 512
@@ -87,6 +92,40 @@ cdef class SlotArray:
         if number >= self.written_count:
             return self.tail + (number - self.written_count) * self.slot_bytes
         return self.file.map(self.map_capacity()) + number * self.slot_bytes
+
+    cdef int64_t last_up_to(self, slot_search search, int64_t key) except -2:
+        cdef int64_t in_tail = self.entry_count - self.written_count
+        cdef int64_t number = -1
+        if in_tail:
+            number = search(self.tail, in_tail, key)
+        if number >= 0:
+            return self.written_count + number
+        if self.written_count:
+            return search(self.slot(0), self.written_count, key)
+        return -1
+
+    cdef object slots_up_to(
+        self, slot_search search, lanes_search search_lanes, const int64_t[::1] keys,
+        const uint8_t* missing,
+    ):
+        cdef int64_t slot_bytes = self.slot_bytes
+        cdef Py_ssize_t count = keys.shape[0]
+        found = np.empty(count, dtype=np.dtype((np.void, slot_bytes)))
+        cdef uint8_t[::1] into = found.view(np.uint8)
+        cdef bytes tail = self.tail_copy()
+        cdef const uint8_t* tail_slots = tail
+        cdef int64_t tail_count = self.entry_count - self.written_count
+        cdef int64_t written_count = self.written_count
+        # The view keeps the file from being cut while the GIL is away.
+        cdef FileView written
+        self.file.map(self.map_capacity())
+        written = self.file.view(0, written_count * slot_bytes)
+        if count:
+            with nogil:
+                copy_slots(
+                    written.address, written_count, tail_slots, tail_count, slot_bytes,
+                    search, search_lanes, missing, &keys[0], count, &into[0])
+        return found
 
     cdef int64_t map_capacity(self) noexcept:
         """Bytes to map at once: more than there are, so that growth needs no new mapping."""
@@ -220,3 +259,28 @@ cdef class SlotArray:
             mapped_file.remove(self.path)
         except FileNotFoundError:
             pass
+
+
+cdef void copy_slots(
+    const uint8_t* written, int64_t written_count, const uint8_t* tail, int64_t tail_count,
+    int64_t slot_bytes, slot_search search, lanes_search search_lanes, const uint8_t* missing,
+    const int64_t* keys, int64_t count, uint8_t* into,
+) noexcept nogil:
+    """Look up `count` keys, a group at a time, in the file's slots and then in the tail's."""
+    cdef int64_t found[SEARCH_LANES]
+    cdef int64_t start = 0
+    cdef int64_t number
+    cdef int lane, lanes
+    cdef const uint8_t* slot
+    while start < count:
+        lanes = SEARCH_LANES if count - start > SEARCH_LANES else <int>(count - start)
+        search_lanes(written, written_count, keys + start, found, lanes)
+        for lane in range(lanes):
+            slot = missing
+            number = search(tail, tail_count, keys[start + lane]) if tail_count else -1
+            if number >= 0:
+                slot = tail + number * slot_bytes
+            elif found[lane] >= 0:
+                slot = written + found[lane] * slot_bytes
+            memcpy(into + (start + lane) * slot_bytes, slot, slot_bytes)
+        start += lanes

@@ -13,12 +13,11 @@ from libc.stdint cimport INT32_MAX, int64_t, uint8_t
 
 import numpy as np
 
-from replog._native.mapped_file cimport FileView, MappedFile
+from replog._native.mapped_file cimport MappedFile
 
 from replog.errors import InvariantViolation
 
 cdef extern from "c/slot_search.h" nogil:
-    enum: SEARCH_LANES
     int64_t slot_key4(const uint8_t* at)
     int64_t slot_key8(const uint8_t* at)
     void put_key4(uint8_t* at, int64_t key)
@@ -86,20 +85,14 @@ cdef class TimeIndex(SlotArray):
         return 1
 
     cdef int64_t lookup(self, int64_t target, int64_t* found) except -2:
-        cdef int64_t in_tail = self.entry_count - self.written_count
-        cdef const uint8_t* slots
-        cdef int64_t number = -1
-        if in_tail:
-            slots = self.tail
-            number = search_timestamps(slots, in_tail, target)
-        if number < 0 and self.written_count:
-            slots = self.slot(0)
-            number = search_timestamps(slots, self.written_count, target)
+        cdef int64_t number = self.last_up_to(search_timestamps, target)
+        cdef const uint8_t* slot
         if number < 0:
             found[0] = NO_TIMESTAMP
             return self.base_offset
-        found[0] = slot_key8(slots + number * SLOT_BYTES)
-        return self.base_offset + slot_key4(slots + number * SLOT_BYTES + 8)
+        slot = self.slot(number)
+        found[0] = slot_key8(slot)
+        return self.base_offset + slot_key4(slot + 8)
 
     def maybe_add(self, int64_t timestamp, int64_t offset, *, bint ignore_full=False) -> bool:
         """maybe_append for callers in Python: largest timestamp (ms) of what is up to `offset`."""
@@ -113,40 +106,19 @@ cdef class TimeIndex(SlotArray):
 
     def lookup_many(self, targets) -> tuple:
         """find() for each of an int64 array: int64 arrays (timestamps, offsets). Drops the GIL."""
-        cdef const int64_t[::1] wanted = np.ascontiguousarray(targets, dtype=np.int64)
-        cdef Py_ssize_t count = wanted.shape[0]
-        timestamps = np.empty(count, dtype=np.int64)
-        offsets = np.empty(count, dtype=np.int64)
-        cdef int64_t[::1] into_timestamps = timestamps
-        cdef int64_t[::1] into_offsets = offsets
-        cdef bytes tail = self.tail_copy()
-        cdef const uint8_t* tail_slots = tail
-        cdef int64_t tail_count = self.entry_count - self.written_count
-        cdef int64_t written_count = self.written_count
-        # The view keeps the file from being cut while the GIL is away.
-        cdef FileView written
-        self.file.map(self.map_capacity())
-        written = self.file.view(0, written_count * SLOT_BYTES)
-        if count:
-            with nogil:
-                search_many(
-                    written.address, written_count, tail_slots, tail_count, self.base_offset,
-                    &wanted[0], count, &into_timestamps[0], &into_offsets[0])
-        return timestamps, offsets
+        cdef uint8_t missing[SLOT_BYTES]
+        put_key8(missing, NO_TIMESTAMP)
+        put_key4(missing + 8, 0)
+        keys = np.ascontiguousarray(targets, dtype=np.int64)
+        slots = self.slots_up_to(search_timestamps, search_timestamps_lanes, keys, missing)
+        entries = slots.view(SLOT_DTYPE)
+        offsets = entries["offset"].astype(np.int64)
+        offsets += self.base_offset
+        return entries["timestamp"].astype(np.int64), offsets
 
     cdef int keep_below(self, int64_t offset) except -1:
-        cdef int64_t in_tail = self.entry_count - self.written_count
         cdef int64_t relative_offset = offset - self.base_offset - 1
-        cdef int64_t number = -1
-        if in_tail:
-            number = search_time_offsets(self.tail, in_tail, relative_offset)
-            if number >= 0:
-                self.keep(self.written_count + number + 1)
-                return 0
-        if self.written_count:
-            number = search_time_offsets(self.slot(0), self.written_count, relative_offset)
-        self.keep(number + 1)
-        return 0
+        return self.keep(self.last_up_to(search_time_offsets, relative_offset) + 1)
 
     def truncate_to(self, int64_t offset) -> None:
         """Drop the entries with offset >= `offset`. Not durable until flush()."""
@@ -181,30 +153,3 @@ cdef class TimeIndex(SlotArray):
         entries = self.entries()
         return bool(
             (np.diff(entries["timestamp"]) > 0).all() and (np.diff(entries["offset"]) >= 0).all())
-
-
-cdef void search_many(
-    const uint8_t* written, int64_t written_count, const uint8_t* tail, int64_t tail_count,
-    int64_t base_offset, const int64_t* targets, int64_t count,
-    int64_t* timestamps, int64_t* offsets,
-) noexcept nogil:
-    """Look up `count` targets, a group at a time, in the file's slots and then in the tail's."""
-    cdef int64_t found[SEARCH_LANES]
-    cdef int64_t start = 0
-    cdef int64_t number
-    cdef int lane, lanes
-    cdef const uint8_t* slot
-    while start < count:
-        lanes = SEARCH_LANES if count - start > SEARCH_LANES else <int>(count - start)
-        search_timestamps_lanes(written, written_count, targets + start, found, lanes)
-        for lane in range(lanes):
-            slot = NULL
-            if tail_count:
-                number = search_timestamps(tail, tail_count, targets[start + lane])
-                if number >= 0:
-                    slot = tail + number * SLOT_BYTES
-            if slot == NULL and found[lane] >= 0:
-                slot = written + found[lane] * SLOT_BYTES
-            timestamps[start + lane] = slot_key8(slot) if slot != NULL else NO_TIMESTAMP
-            offsets[start + lane] = base_offset + (slot_key4(slot + 8) if slot != NULL else 0)
-        start += lanes
