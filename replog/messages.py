@@ -372,6 +372,15 @@ class LeaderlessLog:
     log_end_offset: int
 
 
+@frozen_positional
+class DamagedLog:
+    """A replica found corrupt below its recovery point since the broker registered."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID | None
+    """Damage to the log of a deleted topic is none to another topic of its name."""
+
+
 @frozen
 class LogSize:
     """How large a replica's log is, of a partition with replicas that are not in sync."""
@@ -389,8 +398,7 @@ class HeartbeatRequest:
     broker_epoch: int
     version: int
     want_shut_down: bool = False
-    damaged: tuple[TopicPartition, ...] = ()
-    """Replicas found corrupt below their recovery point since the broker registered."""
+    damaged: tuple[DamagedLog, ...] = ()
     leaderless: tuple[LeaderlessLog, ...] = ()
     """Its logs of all partitions without a leader: told with each heartbeat, until one is found."""
     sizes: tuple[LogSize, ...] = ()

@@ -183,20 +183,21 @@ class BrokerControl:
         return AdminResponse(version=self._decision.next_offset)
 
     def _hear_of_logs(self, request: HeartbeatRequest) -> None:
-        for name in request.damaged:
-            partition = self._image.partition(name)
+        for log in request.damaged:
+            partition = self._image.partition(log.topic_partition)
             if (
                 partition is not None
+                and partition.topic.topic_id == log.topic_id
                 and request.broker_id in partition.replicas
                 and request.broker_id not in self._partitions.reports.damaged(partition)
             ):
                 self._partitions.found_damaged(partition, request.broker_id)
-        for log in request.leaderless:
-            partition = self._image.partition(log.topic_partition)
-            if partition is None or partition.topic.topic_id != log.topic_id:
+        for told in request.leaderless:
+            partition = self._image.partition(told.topic_partition)
+            if partition is None or partition.topic.topic_id != told.topic_id:
                 continue
-            end = LogEnd(log.latest_epoch, log.log_end_offset)
-            self._partitions.told_end(partition, request.broker_id, log.leader_epoch, end)
+            end = LogEnd(told.latest_epoch, told.log_end_offset)
+            self._partitions.told_end(partition, request.broker_id, told.leader_epoch, end)
 
     def _judge_logs(self, request: RegisterBrokerRequest, *, unclean: bool) -> None:
         """What the broker found on its disks decides what its replicas may vouch for.

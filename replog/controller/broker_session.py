@@ -43,6 +43,7 @@ from replog.controller.leading_time import LeadingTime
 from replog.controller.session_request import SessionRequest
 from replog.errors import invariant
 from replog.messages import (
+    DamagedLog,
     ErrorCode,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -105,11 +106,11 @@ class BrokerSession:
         self._options = options
         self._previous_broker_epoch = NO_BROKER_EPOCH
         self._replicas: tuple[ReplicaState, ...] = ()
-        self._damaged: dict[TopicPartition, None] = {}
-        self._damaged_told: tuple[TopicPartition, ...] = ()
+        self._damaged: dict[DamagedLog, None] = {}
+        self._damaged_told: tuple[DamagedLog, ...] = ()
         self._leaderless: dict[TopicPartition, LeaderlessLog | None] = {}
         """None: a log that is not open."""
-        self._damaged_leaderless: dict[TopicPartition, None] = {}
+        self._damaged_leaderless: dict[TopicPartition, DamagedLog] = {}
         """Told, and to be told again: another controller knows nothing of it, and elects."""
         self._next_request_id = 0
         timeout_ms = options.broker_session_timeout_ms // 2
@@ -160,7 +161,7 @@ class BrokerSession:
         elif isinstance(event, ShutdownWanted):
             effects.extend(self._leave(now_ms))
         elif isinstance(event, ReplicaDamaged):
-            self._damaged[event.topic_partition] = None
+            self._damaged[DamagedLog(event.topic_partition, event.topic_id)] = None
             self._heartbeat_soon(now_ms)
         elif isinstance(event, LeadersChanged):
             self._leaders_changed(event, now_ms)
@@ -283,8 +284,8 @@ class BrokerSession:
             return self._end(ErrorCode.NONE, "all leaderships have been moved away")
         for told in self._damaged_told:
             self._damaged.pop(told, None)
-            if told in self._leaderless:
-                self._damaged_leaderless[told] = None
+            if told.topic_partition in self._leaderless:
+                self._damaged_leaderless[told.topic_partition] = told
         if self.state is SessionState.LEAVING:
             interval_ms = LEAVING_HEARTBEAT_INTERVAL_MS
         else:
@@ -342,7 +343,8 @@ class BrokerSession:
             request_id = self._registration.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, register))
         if self._heartbeat.due(now_ms):
-            self._damaged_told = tuple(self._damaged_leaderless | self._damaged)
+            again = dict.fromkeys(self._damaged_leaderless.values())
+            self._damaged_told = tuple(again | self._damaged)
             heartbeat = HeartbeatRequest(
                 broker_id=self.broker_id,
                 broker_epoch=self.broker_epoch,

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
+    import uuid
+
     from replog.messages import ControllerResponse, LeaderlessLog
     from replog.registrations import MetadataDelta
     from replog.types import TopicPartition
@@ -92,6 +94,7 @@ class ReplicaDamaged:
     """A log of this broker was found corrupt while it runs; the controller must hear of it."""
 
     topic_partition: TopicPartition
+    topic_id: uuid.UUID | None
 
 
 @frozen

@@ -199,7 +199,10 @@ class BrokerNode:
 
     def _take_fault(self, fault: LogUnavailable, now_ms: int) -> None:
         if fault.damaged:
-            damaged = session_ev.ReplicaDamaged(topic_partition=fault.topic_partition)
+            damaged = session_ev.ReplicaDamaged(
+                topic_partition=fault.topic_partition,
+                topic_id=self.store.topic_id(fault.topic_partition),
+            )
             self._step_session(damaged, now_ms)
         elif isinstance(fault.error, LogFailedError) and self.ended is None:
             # A leader that cannot write stands in everybody's way until somebody restarts it. Dead,

@@ -82,6 +82,9 @@ class DirectoryLogStore:
     def replica_states(self) -> tuple[ReplicaState, ...]:
         return self._states
 
+    def topic_id(self, topic_partition: TopicPartition) -> uuid.UUID | None:
+        return self._topic_ids.get(topic_partition)
+
     def open(self, registration: PartitionRegistration) -> ReplicaLog:
         topic_partition, topic_id = registration.topic_partition, registration.topic_id
         held_id = self._topic_ids.get(topic_partition)

@@ -8,6 +8,7 @@ and asyncio, and over a simulated disk, network and clock. Time comes in with ea
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.replication.log_view import LogView
@@ -89,6 +90,9 @@ class LogStore(Protocol):
 
     def get(self, topic_partition: TopicPartition) -> ReplicatedLog | None:
         """The open log; None where there is none, or one that cannot be used."""
+
+    def topic_id(self, topic_partition: TopicPartition) -> uuid.UUID | None:
+        """Whose the log is, open or damaged; None where there is none."""
 
     def open(self, registration: PartitionRegistration) -> ReplicatedLog:
         """The partition's log, created if there is none; one of another topic id is deleted first.

@@ -9,6 +9,7 @@ from replog.controller.events import ConnectionLost, RequestReceived, ResponseRe
 from replog.messages import (
     AlterPartitionRequest,
     CreateTopicRequest,
+    DamagedLog,
     ErrorCode,
     HeartbeatRequest,
     IsrProposal,
@@ -90,15 +91,23 @@ class Controller:
             response = self.heartbeat_once(broker_id, version, **more)
         return response
 
-    def heartbeat_once(self, broker_id, version=None, **more):
+    def heartbeat_once(self, broker_id, version=None, damaged=(), **more):
         return self.ask(
             HeartbeatRequest(
                 broker_id=broker_id,
                 broker_epoch=self.epochs[broker_id],
                 version=self.model.version if version is None else version,
+                damaged=tuple(map(self.damaged_log, damaged)),
                 **more,
             )
         )
+
+    def damaged_log(self, name):
+        """What a broker says of its log; of the topic that has the name now, if not told more."""
+        if isinstance(name, DamagedLog):
+            return name
+        known = self.model.partition(name)
+        return DamagedLog(topic_partition=name, topic_id=known and known.topic_id)
 
     def start(self, *broker_ids, **more):
         """Register and unfence; logs that nobody leads are told as they were found, or empty."""

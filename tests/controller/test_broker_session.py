@@ -1,5 +1,7 @@
 """A broker's conversation with the controller: registration, metadata, heartbeats, leaving."""
 
+import uuid
+
 import pytest
 
 from replog.controller.broker_session import (
@@ -25,6 +27,7 @@ from replog.controller.events import (
     Tick,
 )
 from replog.messages import (
+    DamagedLog,
     ErrorCode,
     HeartbeatRequest,
     HeartbeatResponse,
@@ -37,6 +40,8 @@ from replog.messages import (
 from replog.registrations import BrokerRegistration, MetadataDelta
 from replog.types import TopicPartition
 from tests.controller.conversation import OPTIONS, SESSION_MS, Conversation
+
+TOPIC_ID = uuid.UUID(int=7)
 
 
 def sent(effects, kind=object):
@@ -263,17 +268,17 @@ class TestByItsOwnClock:
 def test_damage_is_told_at_once_and_until_it_was_heard(session):
     running(session)
     damaged = TopicPartition("t", 3)
-    effects = session.step(ReplicaDamaged(topic_partition=damaged), 10)
+    effects = session.step(ReplicaDamaged(topic_partition=damaged, topic_id=TOPIC_ID), 10)
     ((asked, heartbeat),) = sent(effects, HeartbeatRequest)
-    assert heartbeat.damaged == (damaged,)
+    assert heartbeat.damaged == (DamagedLog(damaged, TOPIC_ID),)
     other = TopicPartition("t", 4)
-    assert session.step(ReplicaDamaged(topic_partition=other), 11) == []
+    assert session.step(ReplicaDamaged(topic_partition=other, topic_id=TOPIC_ID), 11) == []
     answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
     ((asked, heartbeat),) = sent(session.step(answer, 12), HeartbeatRequest)
-    assert heartbeat.damaged == (other,)
+    assert heartbeat.damaged == (DamagedLog(other, TOPIC_ID),)
     session.step(RequestFailed(request_id=asked), 13)
     ((_, heartbeat),) = sent(session.step(Tick(), 113), HeartbeatRequest)
-    assert heartbeat.damaged == (other,)
+    assert heartbeat.damaged == (DamagedLog(other, TOPIC_ID),)
 
 
 def test_logs_that_nobody_leads_are_told_at_once_and_with_every_heartbeat_until_they_are_led(
@@ -307,7 +312,9 @@ def test_damage_to_a_log_that_nobody_leads_is_told_with_every_heartbeat_until_it
     running(session)
     damaged = TopicPartition("t", 3)
     session.step(LeadersChanged(unopened=(damaged,)), 10)
-    ((asked, _),) = sent(session.step(ReplicaDamaged(topic_partition=damaged), 10))
+    ((asked, _),) = sent(
+        session.step(ReplicaDamaged(topic_partition=damaged, topic_id=TOPIC_ID), 10)
+    )
     now_ms = 10
     for told in ((damaged,), (damaged,), ()):
         answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
@@ -316,7 +323,7 @@ def test_damage_to_a_log_that_nobody_leads_is_told_with_every_heartbeat_until_it
             session.step(LeadersChanged(led=(damaged,)), now_ms)
         now_ms += OPTIONS.broker_heartbeat_interval_ms
         ((asked, heartbeat),) = sent(session.step(Tick(), now_ms), HeartbeatRequest)
-        assert heartbeat.damaged == told
+        assert heartbeat.damaged == tuple(DamagedLog(name, TOPIC_ID) for name in told)
         assert heartbeat.leaderless == ()
 
 

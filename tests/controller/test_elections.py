@@ -2,12 +2,13 @@
 
 import dataclasses
 import itertools
+import uuid
 
 import pytest
 
 from replog.controller.incidents import ElectionCause, LeaderElected, PartitionOffline
 from replog.controller.leader_selection import Candidates, LogEnd, offline_partition
-from replog.messages import ErrorCode
+from replog.messages import DamagedLog, ErrorCode
 from tests.controller.conversation import Controller, leaderless_log, log_of
 
 SUBSETS = [
@@ -339,6 +340,14 @@ class TestDamage:
         now = controller.partition()
         assert (now.leader_id, now.isr) == (None, (0,))
         assert controller.incidents[-1].damaged == (0,)
+
+    def test_damage_to_a_log_of_another_topic_of_that_name_changes_nothing(self, controller):
+        """It was deleted while the broker's heartbeat was held up (seed 1795288667057)."""
+        partition = controller.create(replicas=(0,))
+        before = controller.partition()
+        controller.heartbeat(0, damaged=(DamagedLog(partition, uuid.UUID(int=9)),))
+        assert controller.partition() is before
+        assert before.leader_id == 0
 
     def test_telling_it_twice_changes_nothing_more(self, controller):
         partition = controller.create()

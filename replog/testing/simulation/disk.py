@@ -125,6 +125,9 @@ class SimStore:
             return None
         return self._disk.logs.get(topic_partition)
 
+    def topic_id(self, topic_partition: TopicPartition) -> uuid.UUID | None:
+        return self._disk.topic_ids.get(topic_partition)
+
     def open(self, registration: PartitionRegistration) -> SimLog:
         disk, topic_partition = self._disk, registration.topic_partition
         log = disk.logs.get(topic_partition)

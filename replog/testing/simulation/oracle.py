@@ -294,8 +294,8 @@ class Oracle:
             self._incarnations[request.broker_id] = incarnation
         elif type(request) is HeartbeatRequest and request.damaged:
             at_risk = self.truth.at_risk.get(request.broker_id, {})
-            for topic_partition in request.damaged:
-                at_risk.pop(topic_partition, None)
+            for log in request.damaged:
+                at_risk.pop(log.topic_partition, None)
 
     def controller_changed(self, controller: Controller, epoch: int, log: Sequence[Any]) -> None:
         if epoch > 1:
