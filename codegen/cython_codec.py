@@ -24,6 +24,8 @@ _HEAD = '''\
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """Generated from {name}.schema by codegen; change that, not this."""
 
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from libc.stdint cimport (
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 )
@@ -149,7 +151,8 @@ def _guarded(condition: str | None, lines: list[str], otherwise: list[str]) -> l
 
 def _read(struct: Struct) -> list[str]:
     flexible = _flag(struct.flexible.cut(struct.versions), struct.versions)
-    body = [f"cdef bint flexible = {flexible}", "cdef Py_ssize_t count", "cdef list gathered"]
+    body = [f"cdef bint flexible = {flexible}", "cdef Py_ssize_t count, place"]
+    body += ["cdef tuple gathered", "cdef object element"]
     body += ["cdef uint32_t tag, tags", "cdef const uint8_t* tag_end"]
     for field in struct.plain:
         body += _guarded(
@@ -196,12 +199,15 @@ def _read_field(field: Field) -> list[str]:
         f"count = reader.array_length(flexible, {nullable}, {smallest})",
         "if count < 0:",
         f"    {target} = None",
+        "elif count == 0:",
+        f"    {target} = ()",
         "else:",
-        "    gathered = []",
-        "    while count:",
-        "        count -= 1",
-        f"        gathered.append({_read_one(field)})",
-        f"    {target} = tuple(gathered)",
+        "    gathered = PyTuple_New(count)",
+        "    for place in range(count):",
+        f"        element = {_read_one(field)}",
+        "        Py_INCREF(element)",
+        "        PyTuple_SET_ITEM(gathered, place, element)",
+        f"    {target} = gathered",
     ]
 
 

@@ -41,6 +41,7 @@ NATIVE_ORDER = (
         "record_decoder",
         "offset_index",
         "time_index",
+        "framed_messages",
         "leader_epoch_cache",
         "producer_state",
         "transaction_index",

@@ -30,7 +30,6 @@ cdef enum:
     INT16_LENGTH_MAX = 32767
     VARINT_BYTES_MAX = 5
     FIRST_ROOM = 256
-    FRAME_VERSION = 1
 
 
 cdef inline uint64_t load(const uint8_t* at, int width) noexcept nogil:
@@ -117,6 +116,9 @@ cdef class MessageReader:
         cdef uint64_t number = 0
         cdef uint8_t byte
         cdef int place
+        if self.at < self.end and self.at[0] < 0x80:
+            self.at += 1
+            return self.at[-1]
         for place in range(VARINT_BYTES_MAX):
             byte = self.take(1)[0]
             number |= <uint64_t> (byte & 0x7F) << (7 * place)
@@ -169,7 +171,7 @@ cdef class MessageReader:
         cdef Py_ssize_t position
         if size < 0:
             return None
-        position = self.at - self.start
+        position = self.at - <const uint8_t*> self.view.buf
         if size:
             self.take(size)
         return memoryview(<object> self.view.obj).cast("B")[position:position + size]
@@ -443,45 +445,6 @@ cdef int refuse_null(Message message, str field) except -1:
     raise UsageError(
         f"expected a value for {field} of {type(message).__name__}, found None in {message!r}"
     )
-
-
-def decode_framed(buffer, dict kinds not None):
-    """(version, message) of a metadata record's value: frame version 1, API key, version, message.
-
-    `kinds` maps API keys to classes. Raises MalformedMessageError, or
-    UnsupportedMessageVersionError.
-    """
-    cdef MessageReader reader = MessageReader(buffer, "a metadata record")
-    cdef uint32_t frame = reader.uvarint()
-    cdef uint32_t api_key, version
-    cdef Message message
-    if frame != FRAME_VERSION:
-        reader.fail(f"frame version {FRAME_VERSION}, which is not {frame},")
-    api_key = reader.uvarint()
-    version = reader.uvarint()
-    kind = kinds.get(api_key)
-    if kind is None:
-        raise UnsupportedMessageVersionError(
-            f"expected a metadata record of a known kind, found API key {api_key}; a later replog "
-            f"may know it",
-            version=version,
-        )
-    reader.message = kind.__name__
-    message = read_whole(kind, reader, <int> min(version, <uint32_t> INT16_LENGTH_MAX))
-    reader.finish()
-    return version, message
-
-
-def encode_framed(Message message not None, int version):
-    """The value of a metadata record; inverse of decode_framed."""
-    cdef MessageWriter head = MessageWriter()
-    cdef bytes body = message.encode(version)
-    if message.API_KEY is None:
-        raise UsageError(f"expected a metadata record, found {message!r}")
-    head.uvarint(FRAME_VERSION)
-    head.uvarint(<uint32_t> message.API_KEY)
-    head.uvarint(<uint32_t> version)
-    return head.content() + body
 
 
 cdef str uuid_text(bytes value):

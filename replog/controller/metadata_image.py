@@ -305,11 +305,11 @@ class MetadataImage:
     def _mark(self, partition: PartitionImage) -> None:
         if partition.leader_id is None:
             self.leaderless[partition] = None
-        else:
+        elif self.leaderless:
             self.leaderless.pop(partition, None)
         if partition.adding or partition.removing:
             self.reassigning[partition] = None
-        else:
+        elif self.reassigning:
             self.reassigning.pop(partition, None)
         if self._tracks:
             self._changed_partitions[partition] = None

@@ -9,6 +9,10 @@ Bounded: the latest `HISTORY_MAX` changes are kept, and `QUEUE_MAX` per queue. A
 one deletion per partition, the one of the latest epoch, and drops the rest: who returns after so
 long reads all it is to lead and follow off the metadata. If that leaves it full it is an error that
 names the broker.
+
+A start-up replays hundreds of thousands of records, and nobody looks meanwhile. So what a record
+asks of brokers is noted in one piece, and worked out when somebody wants to know; a note that
+`HISTORY_MAX` others have followed would have left history and is dropped.
 """
 
 from __future__ import annotations
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
     from replog.controller.metadata_image import MetadataImage
     from replog.controller.partition_image import PartitionImage
+
+    _Note = tuple[TopicPartition, uuid.UUID, tuple[int, ...], int | None, int, int, int | None]
+    """Partition, topic id, replicas, leader, its epoch, version, and when it was decided."""
 
 HISTORY_MAX = 20_000
 QUEUE_MAX = 10_000
@@ -151,10 +158,11 @@ class BrokerQueue:
     def _keep_deletions(self) -> None:
         latest: dict[tuple[uuid.UUID, int], StateChange] = {}
         for change in self._changes:
-            key = (change.topic_id, change.topic_partition.partition)
             if change.kind is not ChangeKind.DELETE:
                 change.state = ChangeState.DROPPED
-            elif key not in latest or latest[key].leader_epoch <= change.leader_epoch:
+                continue
+            key = (change.topic_id, change.topic_partition.partition)
+            if key not in latest or latest[key].leader_epoch <= change.leader_epoch:
                 if key in latest:
                     latest[key].state = ChangeState.DROPPED
                 latest[key] = change
@@ -168,6 +176,7 @@ class StateJournal:
 
     def __init__(self, *, history_max: int = HISTORY_MAX, queue_max: int = QUEUE_MAX) -> None:
         self._queue_max = queue_max
+        self._notes: deque[_Note] = deque(maxlen=history_max)
         self._history: deque[StateChange] = deque(maxlen=history_max)
         self._queues: dict[int, BrokerQueue] = {}
         self.overflows: list[BrokerQueueFullError] = []
@@ -177,6 +186,7 @@ class StateJournal:
         self, topic_partition: TopicPartition | None = None, broker_id: int | None = None
     ) -> list[StateChange]:
         """The latest changes, of one partition or one broker if named, oldest first."""
+        self._work_out()
         return [
             change
             for change in self._history
@@ -205,10 +215,12 @@ class StateJournal:
 
     def queued(self, broker_id: int) -> list[StateChange]:
         """What a broker has still to do."""
+        self._work_out()
         return list(self._queues.get(broker_id, ()))
 
     def lengths(self) -> dict[int, int]:
         """How much each broker has still to do."""
+        self._work_out()
         return {broker_id: len(queue) for broker_id, queue in sorted(self._queues.items())}
 
     def before(self, image: MetadataImage, record: Any, now_ms: int | None) -> None:
@@ -218,13 +230,13 @@ class StateJournal:
             topic = image.topics_by_id.get(record.topic_id)
             for partition in topic.partitions.values() if topic else ():
                 for broker_id in partition.replicas:
-                    self._request(partition, broker_id, ChangeKind.DELETE, version, now_ms)
+                    self._request_deletion(partition, broker_id, version, now_ms)
         elif type(record) is PartitionChangeRecord and record.replicas is not None:
             topic = image.topics_by_id.get(record.topic_id)
             found = topic.partitions.get(record.partition_id) if topic else None
             for broker_id in found.replicas if found else ():
                 if found is not None and broker_id not in record.replicas:
-                    self._request(found, broker_id, ChangeKind.DELETE, version, now_ms)
+                    self._request_deletion(found, broker_id, version, now_ms)
 
     def after(self, image: MetadataImage, record: Any, now_ms: int | None) -> None:
         """Look at a record that has been replayed, and say who leads and follows by it."""
@@ -233,20 +245,25 @@ class StateJournal:
                 return
         elif type(record) is not PartitionRecord:
             return
-        partition = image.topics_by_id[record.topic_id].partitions[record.partition_id]
-        version = image.end_offset
-        leader_id = partition.leader_id
-        for broker_id in partition.replicas:
-            if leader_id is None:
-                kind = ChangeKind.WAIT
-            else:
-                kind = ChangeKind.LEAD if broker_id == leader_id else ChangeKind.FOLLOW
-            self._request(partition, broker_id, kind, version, now_ms)
+        topic = image.topics_by_id[record.topic_id]
+        partition = topic.partitions[record.partition_id]
+        self._notes.append(
+            (
+                partition.name,
+                topic.topic_id,
+                partition.replicas,
+                partition.leader_id,
+                partition.leader_epoch,
+                image.end_offset,
+                now_ms,
+            )
+        )
 
     def ignored(
         self, partition: PartitionImage, broker_id: int, leader_epoch: int, now_ms: int
     ) -> None:
         """A broker has asked for a change in an epoch that is over."""
+        self._work_out()
         change = StateChange(
             partition.name,
             partition.topic.topic_id,
@@ -261,31 +278,51 @@ class StateJournal:
 
     def received(self, broker_id: int, version: int, now_ms: int) -> None:
         """A broker has this much of the metadata."""
+        self._work_out()
         queue = self._queues.get(broker_id)
         if queue is not None:
             queue.received(version, now_ms)
 
     def completed(self, broker_id: int, version: int, now_ms: int) -> None:
         """A broker has obeyed this much of the metadata."""
+        self._work_out()
         queue = self._queues.get(broker_id)
         if queue is not None:
             queue.completed(version, now_ms)
 
     def forget(self, broker_id: int) -> None:
         """A broker was unregistered: nobody waits for it."""
+        self._work_out()
         self._queues.pop(broker_id, None)
 
     def clear(self) -> None:
         """The metadata begins anew."""
+        self._notes.clear()
         self._history.clear()
         self._queues.clear()
 
     def request(self, change: StateChange, latest_epoch: int) -> None:
         """Ask a broker for a change; one of an older epoch than the partition's is ignored."""
+        self._work_out()
         self._history.append(change)
         if change.leader_epoch < latest_epoch:
             change.state = ChangeState.IGNORED
             return
+        self._queue(change)
+
+    def _work_out(self) -> None:
+        """Ask brokers for what has been noted."""
+        notes = self._notes
+        while notes:
+            name, topic_id, replicas, leader_id, epoch, version, now_ms = notes.popleft()
+            others = ChangeKind.WAIT if leader_id is None else ChangeKind.FOLLOW
+            for broker_id in replicas:
+                kind = ChangeKind.LEAD if broker_id == leader_id else others
+                change = StateChange(name, topic_id, broker_id, kind, epoch, version, now_ms)
+                self._history.append(change)
+                self._queue(change)
+
+    def _queue(self, change: StateChange) -> None:
         queue = self._queues.get(change.broker_id)
         if queue is None:
             queue = self._queues[change.broker_id] = BrokerQueue(change.broker_id, self._queue_max)
@@ -294,19 +331,14 @@ class StateJournal:
         except BrokerQueueFullError as error:
             self.overflows.append(error)
 
-    def _request(
-        self,
-        partition: PartitionImage,
-        broker_id: int,
-        kind: ChangeKind,
-        version: int,
-        now_ms: int | None,
+    def _request_deletion(
+        self, partition: PartitionImage, broker_id: int, version: int, now_ms: int | None
     ) -> None:
         change = StateChange(
             partition.name,
             partition.topic.topic_id,
             broker_id,
-            kind,
+            ChangeKind.DELETE,
             partition.leader_epoch,
             version,
             now_ms,

@@ -8,7 +8,8 @@ paused node waits where it is, as in the buffers of a socket, until the way is f
 `deliver` empties one mailbox after the other, in the order in which they were first written to,
 until no message is on its way or its budget is spent, and never runs within itself. So whatever has
 come for a node while others had their turn is handed over in one go, and a node that is told so
-(`more`) need do only once what follows from all of it.
+(`more`) need do only once what follows from all of it. A long one is left for the next after
+`MESSAGES_A_TURN`, so that nobody waits for all that somebody else was sent.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from replog.messages import Request, Response
 
+MESSAGES_A_TURN = 64
 NOWHERE = -1
 CLIENT = -2
 """Addresses beside the brokers' ids, which are never negative. Nobody is at the first; all clients
@@ -215,8 +217,10 @@ class MemoryTransport:
             while budget and turns:
                 self.receiver = receiver = turns[0]
                 mailbox = self._mailboxes[receiver]
-                while budget and mailbox:
-                    budget -= 1
+                left = min(budget, MESSAGES_A_TURN)
+                budget -= left
+                while left and mailbox:
+                    left -= 1
                     self._count -= 1
                     message = mailbox.popleft()
                     stops = self._cut or self._paused
@@ -229,7 +233,7 @@ class MemoryTransport:
                         continue
                     if kind == _REQUEST:
                         # What may be held back, whatever lies in the mailbox, is not promised.
-                        more = bool(budget and mailbox and mailbox[0][0] == _REQUEST and not stops)
+                        more = bool(left and mailbox and mailbox[0][0] == _REQUEST and not stops)
                         endpoint.receive_request(number, sender, body, more=more)
                     elif kind == _RESPONSE:
                         endpoint.receive_response(number, body)
@@ -239,7 +243,10 @@ class MemoryTransport:
                         endpoint.requester_gone(number)
                     else:
                         endpoint.connection_lost(sender)
-                if not mailbox:
+                budget += left
+                if mailbox:
+                    turns.rotate(-1)
+                else:
                     turns.popleft()
         finally:
             self._delivering = False

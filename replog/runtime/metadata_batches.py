@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from replog._native import record_batch, record_decoder, record_encoder
+from replog._native import record_batch, record_encoder
 from replog._native.crc32c import checksum
 from replog.errors import CorruptFileError
 from replog.wire.control_records import (
@@ -19,7 +19,7 @@ from replog.wire.control_records import (
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
 )
-from replog.wire.metadata_values import control_key, decode_metadata, encode_metadata
+from replog.wire.metadata_values import control_key, decode_metadata_batch, encode_metadata
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -42,7 +42,6 @@ class MetadataBatch(NamedTuple):
     base_offset: int
     last_offset: int
     leader_epoch: int
-    timestamp: int
     messages: list[Message]
     """Empty for a control batch."""
 
@@ -129,17 +128,12 @@ def read_batches(batches: Buffer, start_offset: int = 0) -> Iterator[MetadataBat
         base_offset, last_offset = int(header["base_offset"]), int(header["last_offset"])
         if last_offset < start_offset:
             continue
-        messages: list[Message] = []
-        if not int(header["attributes"]) & CONTROL_BIT:
-            at = int(header["position"])
-            records = record_decoder.iter_records(view[at : at + int(header["size_bytes"])])
-            messages = [decode_metadata(record[5]).message for record in records]
+        at = int(header["position"])
         yield MetadataBatch(
             base_offset,
             last_offset,
             int(header["leader_epoch"]),
-            int(header["max_timestamp"]),
-            messages,
+            decode_metadata_batch(view[at : at + int(header["size_bytes"])]),
         )
 
 

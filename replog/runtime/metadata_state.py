@@ -7,6 +7,8 @@ Every so many bytes the state is written down as a snapshot, and the log is cut 
 
 from __future__ import annotations
 
+import contextlib
+import gc
 from typing import TYPE_CHECKING, Protocol
 
 from replog.config import LONG_MAX
@@ -15,7 +17,7 @@ from replog.errors import CorruptBatchError
 from replog.runtime.metadata_batches import read_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from replog._native.message_cursor import Message
     from replog.config import LogConfig
@@ -58,20 +60,22 @@ class MetadataReplay:
 
     def reload(self) -> None:
         """Begin anew: the latest snapshot, then all that is known to be committed behind it."""
-        latest = self._log.latest_snapshot
-        if latest is None:
-            self.offset = 0
-            self._state.load((), 0)
-        else:
-            self.load_snapshot(latest)
-        self.apply_committed(self._log.high_watermark)
+        with _all_is_kept():
+            latest = self._log.latest_snapshot
+            if latest is None:
+                self.offset = 0
+                self._state.load((), 0)
+            else:
+                self.load_snapshot(latest)
+            self.apply_committed(self._log.high_watermark)
 
     def load_snapshot(self, snapshot_id: SnapshotId) -> None:
         """Take a whole snapshot in place of everything known."""
         snapshots = self._log.snapshots
         content = snapshots.read(snapshot_id, 0, snapshots.sizes[snapshot_id])
         records = (message for batch in read_batches(content) for message in batch.messages)
-        self._state.load(records, snapshot_id.end_offset)
+        with _all_is_kept():
+            self._state.load(records, snapshot_id.end_offset)
         self.offset = snapshot_id.end_offset
         self._bytes_since_snapshot = 0
 
@@ -127,6 +131,20 @@ class MetadataReplay:
             if self._log.high_watermark != self._checkpointed:
                 self._checkpointed = self._log.high_watermark
                 self._log.checkpoint_high_watermark()
+
+
+@contextlib.contextmanager
+def _all_is_kept() -> Iterator[None]:
+    """Hundreds of thousands of objects are made and stay: nobody need look for garbage in them, in
+    turns that grow with their number.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def read_topic_configs(log: QuorumReplicaLog) -> dict[str, LogConfig]:

@@ -8,12 +8,16 @@ API key and the message's version, then the message (facts 11.1). A control reco
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from replog._native.message_cursor import Message, decode_framed, encode_framed
+from replog._native.framed_messages import decode_batch, decode_framed, encode_framed
+from replog._native.message_cursor import Message
 from replog.errors import MalformedMessageError, UnsupportedMessageVersionError
 from replog.wire.control_records import MESSAGES as CONTROL_KINDS
 from replog.wire.metadata_records import MESSAGES as METADATA_KINDS
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 CONTROL_KEY_BYTES = 4
 _METADATA_KINDS = dict(METADATA_KINDS)
@@ -43,6 +47,14 @@ def decode_metadata(value: bytes) -> VersionedMessage:
     """
     version, message = decode_framed(value, _METADATA_KINDS)
     return VersionedMessage(version, message)
+
+
+def decode_metadata_batch(batch: Buffer) -> list[Message]:
+    """The messages in one batch of metadata records, in order; none in a control batch.
+
+    Raises CorruptBatchError, and as decode_metadata does.
+    """
+    return decode_batch(batch, _METADATA_KINDS)
 
 
 def encode_metadata(message: Message, version: int) -> bytes:

@@ -6,6 +6,7 @@ import pytest
 
 from replog.errors import InvariantViolation
 from replog.runtime.memory_transport import (
+    MESSAGES_A_TURN,
     MemoryTransport,
     controller_address,
     is_controller,
@@ -232,3 +233,17 @@ def test_every_part_of_a_node_has_an_address_of_its_own(node_id):
     assert len({*addresses, -1, -2}) == 5
     assert [node_at(address) for address in addresses] == [node_id] * 3
     assert [is_controller(address) for address in addresses] == [False, True, False]
+
+
+def test_a_long_mailbox_leaves_the_others_their_turn(transport):
+    for number in range(MESSAGES_A_TURN + 5):
+        transport.request(1, 2, number, f"r{number}")
+    transport.request(1, 3, 999, "short")
+    transport.deliver(MESSAGES_A_TURN + 1)
+    assert transport.nodes[3].heard == [("request", 1, "short")]
+    assert len(transport.nodes[2].heard) == MESSAGES_A_TURN
+    assert not transport.nodes[2].more[-1], "another had its turn in between"
+    deliver(transport)
+    assert [heard[2] for heard in transport.nodes[2].heard] == [
+        f"r{number}" for number in range(MESSAGES_A_TURN + 5)
+    ]

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from codegen.schema_table import Versions
 from codegen.write_codecs import modules
-from replog.errors import MalformedMessageError, UnsupportedMessageVersionError, UsageError
+from replog._native.record_encoder import encode
+from replog.errors import (
+    CorruptBatchError,
+    MalformedMessageError,
+    UnsupportedMessageVersionError,
+    UsageError,
+)
+from replog.runtime.metadata_batches import leader_change_batch
 from replog.wire import control_records, metadata_records
 from replog.wire.metadata_records import (
     BrokerEndpoint,
@@ -21,7 +28,12 @@ from replog.wire.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from replog.wire.metadata_values import decode_control, decode_metadata, encode_metadata
+from replog.wire.metadata_values import (
+    decode_control,
+    decode_metadata,
+    decode_metadata_batch,
+    encode_metadata,
+)
 from tests.fuzz.fuzzing import mutate
 from tests.oracle import kafka_messages
 from tests.wire.message_values import as_fields, built, messages
@@ -34,7 +46,9 @@ KINDS = [
     for kind in module.messages
     for version in range(kind.versions.low, kind.versions.high + 1)
 ]
+METADATA_KINDS = [kind.values for kind in KINDS if kind.values[0] is metadata_records]
 TOPIC_ID = bytes(range(16))
+NO_OP = encode_metadata(NoOpRecord(), 0)
 
 
 @pytest.mark.parametrize(("module", "kind", "version"), KINDS)
@@ -130,6 +144,56 @@ class TestFrames:
     def test_a_control_record_that_is_none_is_refused(self, key, value, error):
         with pytest.raises(error):
             decode_control(key, value)
+
+
+class TestBatches:
+    """Many values in one call are what each is by itself."""
+
+    @settings(max_examples=40, deadline=None)
+    @given(chance=st.data(), codec=st.integers(0, 4))
+    def test_the_messages_of_a_batch_are_those_of_its_values(self, chance, codec):
+        """Method: kinds and versions change from record to record, or stay for a while."""
+        values = []
+        for _ in range(chance.draw(st.integers(1, 6))):
+            module, kind, version = chance.draw(st.sampled_from(METADATA_KINDS))
+            fields = chance.draw(messages(kind, version))
+            values += [encode_metadata(built(module, kind, fields), version)] * chance.draw(
+                st.integers(1, 3)
+            )
+        batch = encode(values, now_ms=1, codec=codec, base_offset=7)
+        assert decode_metadata_batch(batch) == [decode_metadata(value).message for value in values]
+
+    def test_a_control_batch_holds_none(self):
+        assert decode_metadata_batch(leader_change_batch(1, (1, 2), (1,), 1)) == []
+
+    @pytest.mark.parametrize(
+        ("values", "error"),
+        [
+            ([NO_OP, None], MalformedMessageError),
+            ([NO_OP, b""], MalformedMessageError),
+            ([NO_OP, NO_OP + b"\0"], MalformedMessageError),
+            ([NO_OP, b"\x02" + NO_OP[1:]], MalformedMessageError),
+            ([NO_OP, b"\x01\x7f\x00\x00"], UnsupportedMessageVersionError),
+            ([NO_OP, b"\x01\x14\x01\x00"], UnsupportedMessageVersionError),
+        ],
+    )
+    def test_a_value_that_is_none_is_refused_wherever_it_stands(self, values, error):
+        with pytest.raises(error):
+            decode_metadata_batch(encode(values, now_ms=1))
+
+    def test_a_value_ends_where_its_record_says(self):
+        """The bytes behind a cut message are the next record's."""
+        topic = encode_metadata(TopicRecord(name="orders", topic_id=TOPIC_ID), 0)
+        with pytest.raises(MalformedMessageError, match="TopicRecord"):
+            decode_metadata_batch(encode([topic[:-1], topic], now_ms=1))
+
+    def test_a_damaged_batch_is_refused_as_a_whole(self):
+        sound = encode([NO_OP] * 3, now_ms=1)
+        for place in range(21, len(sound)):
+            damaged = bytearray(sound)
+            damaged[place] ^= 4
+            with pytest.raises(CorruptBatchError):
+                decode_metadata_batch(damaged)
 
 
 class TestHostileLengths:
