@@ -60,3 +60,5 @@ cdef class AppendableLog(ReadableLog):
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1
     cdef int install(self, list segments) except -1
     cdef LogSegment new_segment(self, int64_t base_offset, int64_t now)
+    # Likewise, where no leftover can be.
+    cdef LogSegment make_segment(self, int64_t base_offset, int64_t now)

@@ -454,15 +454,18 @@ cdef class AppendableLog(ReadableLog):
 
     cdef LogSegment new_segment(self, int64_t base_offset, int64_t now):
         """Create the files of a segment; leftovers of the same name go first."""
+        for path in [f"{self.path}/{base_offset:020d}{suffix}" for suffix in SEGMENT_SUFFIXES]:
+            if os.path.exists(path):
+                mapped_file.remove(path)
+        return self.make_segment(base_offset, now)
+
+    cdef LogSegment make_segment(self, int64_t base_offset, int64_t now):
         cdef LogSegment segment = LogSegment(
             self.path, base_offset,
             index_interval_bytes=self.config.index_interval_bytes,
             index_bytes_max=self.config.segment_index_bytes,
             map_bytes=self.segment_bytes, dense=not self.compacted, created_ms=now,
         )
-        for suffix in SEGMENT_SUFFIXES:
-            if os.path.exists(segment.prefix + suffix):
-                mapped_file.remove(segment.prefix + suffix)
         segment.create()
         self.names_unsynced = True
         if self.jitter is not None and self.config.segment_jitter_ms:

@@ -12,6 +12,7 @@ class RecoveryReport:
     removed: list[str]
     def __init__(self, clean: bool) -> None: ...
 
+def begin(log: Log, *, high_watermark: int | None = None, now_ms: int) -> RecoveryReport: ...
 def load(
     log: Log,
     *,

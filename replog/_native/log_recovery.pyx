@@ -53,6 +53,16 @@ class RecoveryReport:
         self.removed = []
 
 
+def begin(Log log not None, *, high_watermark=None, int64_t now_ms):
+    """Give `log` its first segment in a directory that has just been made: there is nothing to look
+    for. high_watermark: None where nobody else will hold a copy. Returns a RecoveryReport.
+    """
+    log.install([log.make_segment(0, now_ms)])
+    if high_watermark is not None:
+        log.watermark = 0
+    return RecoveryReport(True)
+
+
 def load(Log log not None, *, bint clean, int64_t recovery_point=0, log_start_offset=None,
          epoch_entries=None, high_watermark=None, int64_t now_ms, on_progress=None):
     """Fill `log` from its directory; returns a RecoveryReport.

@@ -118,7 +118,7 @@ cdef class MessageReader:
         cdef int place
         if self.at < self.end and self.at[0] < 0x80:
             self.at += 1
-            return self.at[-1]
+            return (self.at - 1)[0]
         for place in range(VARINT_BYTES_MAX):
             byte = self.take(1)[0]
             number |= <uint64_t> (byte & 0x7F) << (7 * place)

@@ -27,7 +27,7 @@ from replog.controller.events import (
     RequestReceived,
     Tick,
 )
-from replog.errors import invariant
+from replog.errors import ReplogError, invariant
 from replog.messages import (
     AlterPartitionRequest,
     HeartbeatRequest,
@@ -120,6 +120,8 @@ class ControllerNode:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `tick` is due."""
+        if self._can_take_snapshot:
+            return 0
         quorum = self.quorum.next_deadline_ms
         controller = self.controller.next_deadline_ms if self.is_active else None
         if self.is_active and self._commands and not self._is_appending:
@@ -151,6 +153,8 @@ class ControllerNode:
         if quorum_ms is not None and quorum_ms <= now_ms:
             self.quorum.tick(now_ms)
         self.replay.checkpoint_if_due(now_ms)
+        if self._can_take_snapshot:
+            self._take_snapshot(now_ms)
         if not self.is_active:
             return
         controller_ms = self.controller.next_deadline_ms
@@ -193,7 +197,6 @@ class ControllerNode:
             self._maybe_become_active(high_watermark, now_ms)
         if self.follower is not None:
             self.follower.committed(high_watermark, now_ms)
-        self._maybe_take_snapshot()
 
     def snapshot_installed(self, snapshot_id: SnapshotId, now_ms: int) -> None:
         self.replay.load_snapshot(snapshot_id)
@@ -231,10 +234,17 @@ class ControllerNode:
             self._step(LeadershipLost(), now_ms)
         self._work_off(now_ms)  # what waited is answered, too: by one that is not in office
 
-    def _maybe_take_snapshot(self) -> None:
+    @property
+    def _can_take_snapshot(self) -> bool:
+        """It cuts the log: who waits for a commit must have its records before that."""
         controller = self.controller
-        if self.replay.snapshot_due and controller.uncommitted_end_offset == controller.version:
+        return self.replay.snapshot_due and controller.uncommitted_end_offset == controller.version
+
+    def _take_snapshot(self, now_ms: int) -> None:
+        try:
             self.replay.take_snapshot(self._wall_ms())
+        except ReplogError as error:
+            self.quorum.flush_completed(error, now_ms)
 
     def _take(self, event: ControllerEvent, now_ms: int) -> None:
         is_command = isinstance(event, RequestReceived) and not isinstance(

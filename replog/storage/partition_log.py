@@ -18,7 +18,7 @@ from replog._native import record_batch, record_decoder, record_encoder
 from replog._native.append_result import AppendResult
 from replog._native.arguments import flag, integer
 from replog._native.log import Log
-from replog._native.log_recovery import RecoveryReport, load
+from replog._native.log_recovery import RecoveryReport, begin, load
 from replog._native.mapped_file import fsync_dir
 from replog.config import LogConfig
 from replog.errors import (
@@ -99,7 +99,9 @@ class PartitionLog(Log):
         on_progress: Callable[[int, int], None] | None = None,
         new_topic_id: uuid.UUID | None = None,
     ) -> None:
-        """new_topic_id: of a partition that is being made, and is on no disk yet; see `settle`."""
+        """new_topic_id: of a partition that is being made, on no disk yet (see `settle`), in a
+        directory that is new and empty.
+        """
         directory = os.fspath(path)
         super().__init__(directory, config, clock=now_ms, jitter=_draw_below)
         self.topic_partition = TopicPartition.parse(os.path.basename(directory))
@@ -113,6 +115,11 @@ class PartitionLog(Log):
         self.topic_id = new_topic_id or self._settle_topic_id()
         if config.compacted:
             checkpoints.note_compacted()
+        if new_topic_id is not None:
+            self.recovery_report = begin(
+                self, high_watermark=offsets.high_watermark, now_ms=now_ms()
+            )
+            return
         self.recovery_report = load(
             self,
             clean=offsets.clean,

@@ -150,12 +150,20 @@ class Leading:
                 self._serve(fetch)
 
     def _has_news(self, fetch: WaitingFetch) -> bool:
+        """A voter vouches for records; an observer needs none of them until they are committed,
+        and gets them and their commit in one answer.
+        """
         role = self._standing.role
-        known = fetch.request.high_watermark
-        return self._context.log.log_end_offset > fetch.request.fetch_offset or (
+        request = fetch.request
+        if (
             isinstance(role, Leader)
             and role.high_watermark is not None
-            and role.high_watermark > known
+            and role.high_watermark > request.high_watermark
+        ):
+            return True
+        return (
+            request.replica_id in self._standing.voters
+            and self._context.log.log_end_offset > request.fetch_offset
         )
 
     def _serve(self, fetch: WaitingFetch) -> None:

@@ -45,11 +45,35 @@ def test_a_fetch_is_answered_with_records_up_to_the_log_end_committed_or_not():
     assert (answer.leader_id, answer.leader_epoch, answer.high_watermark) == (1, 1, -1)
 
 
-def test_a_fetch_at_the_end_waits_for_records():
+def test_a_voters_fetch_at_the_end_waits_for_records():
     member = leader()
-    assert member.fetch_as(9) is None
+    assert member.fetch_as(2, high_watermark=1) is None
     member.propose("a")
     answer = member.answers[member.last_request_id]
+    assert (answer.records.start_offset, answer.records.end_offset) == (1, 2)
+    assert answer.high_watermark == 1
+
+
+def test_an_observers_fetch_waits_for_the_commit_of_records_and_gets_both_at_once():
+    member = leader()
+    assert member.fetch_as(2, high_watermark=1) is None
+    assert member.fetch_as(9, high_watermark=1) is None
+    observer_request = member.last_request_id
+    member.propose("a")
+    member.flush()
+    assert observer_request not in member.answers
+    member.fetch_as(2, offset=2, high_watermark=1)
+    answer = member.answers[observer_request]
+    assert (answer.records.start_offset, answer.records.end_offset) == (1, 2)
+    assert answer.high_watermark == 2
+
+
+def test_an_observer_that_is_behind_what_is_committed_is_answered_at_once():
+    member = leader()
+    member.propose("a")
+    member.flush()
+    member.fetch_as(2, offset=2)
+    answer = member.fetch_as(9, offset=1, high_watermark=1)
     assert (answer.records.start_offset, answer.records.end_offset) == (1, 2)
 
 
