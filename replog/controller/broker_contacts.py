@@ -16,6 +16,8 @@ class BrokerContact:
     """It was registered at this version, and must have applied it before it is unfenced."""
     applied_version: int = 0
     """Metadata that it says it has applied."""
+    has_told: bool = False
+    """It has said so at all, to this controller."""
     session_open: bool = True
     """False once its connections were reset or its shutdown is complete, until it is heard of."""
     shutdown_version: int | None = None
@@ -38,6 +40,8 @@ class BrokerContacts:
         self._image = image
         self._timeout_ms = timeout_ms
         self._contacts: dict[int, BrokerContact] = {}
+        self.changes = 0
+        """Grows whenever a broker has applied more, or is another."""
 
     def __getitem__(self, broker_id: int) -> BrokerContact:
         return self._contacts[broker_id]
@@ -53,6 +57,7 @@ class BrokerContacts:
         controller as well need not wait for the session of the process that it was.
         """
         version = self._image.end_offset
+        self.changes += 1
         self._contacts = {
             broker_id: BrokerContact(
                 heard_ms=now_ms,
@@ -65,16 +70,21 @@ class BrokerContacts:
 
     def add(self, broker_id: int, contact: BrokerContact) -> None:
         """A broker has registered."""
+        self.changes += 1
         self._contacts[broker_id] = contact
 
     def remove(self, broker_id: int) -> None:
         """A broker was unregistered."""
+        self.changes += 1
         self._contacts.pop(broker_id, None)
 
     def applied(self, broker_id: int, version: int) -> None:
         """It says that it has applied this much."""
         contact = self._contacts.get(broker_id)
+        if contact is not None:
+            contact.has_told = True
         if contact is not None and version > contact.applied_version:
+            self.changes += 1
             contact.applied_version = min(version, self._image.end_offset)
 
     @property

@@ -113,7 +113,7 @@ class Controller:
         self._brokers = BrokerControl(self._decision, self._partitions, options, cluster_id)
         self._isrs = IsrControl(self._decision, self._partitions)
         self._topics = TopicControl(self._decision, self._reports, new_topic_id)
-        self._creations = CreationWaits(self._image, self._brokers.contacts, self._reports)
+        self._creations = CreationWaits(self._decision, self._brokers.contacts, self._reports)
         self._options = OptionControl(self._decision, self._partitions)
         self._balance = LeaderBalance(self._decision, self._partitions, options)
         self._catch_up = CatchUp()
@@ -294,7 +294,10 @@ class Controller:
         response = CreateTopicsResponse(
             topics=tuple(
                 self._topics.create(
-                    topic, validate_only=request.validate_only, unfinished=self._creations
+                    topic,
+                    validate_only=request.validate_only,
+                    unfinished=self._creations,
+                    waits=request.wait_ms_max > 0,
                 )
                 for topic in request.topics
             )
@@ -351,6 +354,7 @@ class Controller:
     def _finish(self, now_ms: int, *answers: ControllerEffect) -> list[ControllerEffect]:
         """One batch of what the step has decided; its answers wait behind it."""
         effects: list[ControllerEffect] = []
+        answers += tuple(self._creations.settle(now_ms))
         end_offset = self._image.end_offset
         records = self._decision.records
         if records:
@@ -376,7 +380,6 @@ class Controller:
     def _release(self, now_ms: int) -> list[ControllerEffect]:
         effects = self._queue.committed(self._committed)
         effects.extend(self._feed.answers(now_ms))
-        effects.extend(self._creations.answers(self._committed, now_ms))
         for effect in effects:
             if isinstance(effect, Respond):
                 self._asked.pop(effect.request_id, None)

@@ -39,8 +39,17 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CREATION_MARK = "replog.unfinished.creation"
+"""Of a topic, while some of its replicas have yet to start: see `creation_waits`. No option."""
 EVERY_BROKER = ""
 """Name of the resource that holds the options of all brokers."""
+
+
+def creation_mark(topic: str, mark: str | None) -> ConfigRecord:
+    """The record that marks a creation as begun; None: as finished."""
+    return ConfigRecord(
+        resource_type=TOPIC_RESOURCE, resource_name=topic, name=CREATION_MARK, value=mark
+    )
 
 
 class MetadataImage:
@@ -59,6 +68,8 @@ class MetadataImage:
         self.topics_by_id: dict[bytes, TopicImage] = {}
         self.options: dict[tuple[int, str], dict[str, str]] = {}
         """By (resource type, resource name), under Kafka's names."""
+        self.creations: dict[str, str] = {}
+        """The marks of creations that have not come to their end, by topic."""
         self.leaderless: dict[PartitionImage, None] = {}
         self.reassigning: dict[PartitionImage, None] = {}
         self.held_by: dict[int, dict[PartitionImage, None]] = {}
@@ -169,6 +180,8 @@ class MetadataImage:
         for (kind, name), options in self.options.items():
             for option, text in options.items():
                 yield ConfigRecord(resource_type=kind, resource_name=name, name=option, value=text)
+        for topic_name, mark in self.creations.items():
+            yield creation_mark(topic_name, mark)
         for broker_id in sorted(self.brokers):
             yield from self.brokers[broker_id].records()
         for topic in self.topics.values():
@@ -224,6 +237,7 @@ class MetadataImage:
         del self.topics_by_id[record.topic_id]
         del self.topics[topic.name]
         self.options.pop((TOPIC_RESOURCE, topic.name), None)
+        self.creations.pop(topic.name, None)
         for partition in topic.partitions.values():
             for replica in partition.replicas:
                 del self.held_by[replica][partition]
@@ -260,6 +274,9 @@ class MetadataImage:
 
     def _set_option(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
+        if record.name == CREATION_MARK:
+            self._mark_creation(record)
+            return
         options = self.options.setdefault(resource, {})
         if record.value is None:
             options.pop(record.name, None)
@@ -276,6 +293,12 @@ class MetadataImage:
                     self._mark(partition)
         elif record.resource_type == BROKER_RESOURCE and self._tracks:
             self._changed_options[record.resource_name, record.name] = record.value
+
+    def _mark_creation(self, record: ConfigRecord) -> None:
+        if record.value is None:
+            self.creations.pop(record.resource_name, None)
+        else:
+            self.creations[record.resource_name] = record.value
 
     def _keep(self, record: FeatureLevelRecord | ProducerIdsRecord) -> None:
         self._kept[type(record), getattr(record, "name", None)] = record

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
 from replog.admin_messages import AdminResponse, CreatePartitionsRequest
-from replog.controller.creation_waits import CreationWaits
+from replog.controller.creation_waits import CreationWaits, mark_of
 from replog.controller.decision import Decision
 from replog.controller.incidents import PartitionsAdded, TopicCreated, TopicDeleted
-from replog.controller.metadata_image import TOPIC_RESOURCE
+from replog.controller.metadata_image import TOPIC_RESOURCE, creation_mark
 from replog.controller.placement import UsableBroker, place
 from replog.controller.replica_reports import ReplicaReports
 from replog.controller.state_machines import PartitionState, move_partition, partition_state
@@ -66,11 +66,12 @@ class TopicControl:
         *,
         validate_only: bool = False,
         unfinished: CreationWaits | None = None,
+        waits: bool = False,
     ) -> CreateTopicResponse:
         """Decide on one topic; the records of one topic stand together.
 
         unfinished: creations that failed half-way: the next attempt goes on with them, or cleans
-        them up.
+        them up. waits: the asker waits until all has started, so that this may fail half-way.
         """
         again = unfinished.again(request) if unfinished else None
         if again is not None:
@@ -95,8 +96,7 @@ class TopicControl:
             assignment = self._place(
                 brokers, max(request.partitions, 1), max(request.replication_factor, 1)
             )
-        if abandoned is not None and unfinished is not None:
-            unfinished.forget(abandoned)
+        if abandoned is not None:
             self.remove(abandoned)
         topic_id = self._new_topic_id()
         self._decision.write(TopicRecord(name=request.topic, topic_id=topic_id.bytes))
@@ -110,6 +110,9 @@ class TopicControl:
                 )
             )
         self._add_partitions(self._image.topics[request.topic], assignment)
+        if waits:
+            mark = mark_of(request, self._decision.next_offset + 1)
+            self._decision.write(creation_mark(request.topic, mark))
         self._decision.report(
             TopicCreated(topic=request.topic, topic_id=topic_id, partitions=len(assignment))
         )

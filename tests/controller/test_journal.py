@@ -4,8 +4,14 @@ import uuid
 
 import pytest
 
-from replog.admin_messages import CreateTopicsRequest, StateChangesRequest
+from replog.admin_messages import (
+    AlterOptionsRequest,
+    CreateTopicsRequest,
+    ResourceKind,
+    StateChangesRequest,
+)
 from replog.controller.incidents import BrokerQueueFull
+from replog.controller.metadata_image import CREATION_MARK, MetadataImage
 from replog.controller.state_journal import (
     BrokerQueue,
     BrokerQueueFullError,
@@ -257,6 +263,89 @@ class TestCreationsThatWait:
         asked = controller.request_id
         controller.ask(DeleteTopicRequest(topic="t"))
         assert controller.answers[asked].topics[0].error is ErrorCode.NONE
+
+    def half_failed(self, controller):
+        """A creation whose replicas on 1 have not started when the controller is another one."""
+        old = controller.model.version
+        self.create(controller)
+        for broker_id in (0, 2):
+            controller.heartbeat(broker_id)
+        controller.tick(500)
+        controller.model.take_over(controller.model.log, controller.now_ms)
+        return old, controller.partition().topic_id
+
+    def test_that_failed_half_way_are_gone_on_with_by_another_controller(self, controller):
+        _, topic_id = self.half_failed(controller)
+        assert self.create(controller) is None
+        asked = controller.request_id
+        assert controller.partition().topic_id == topic_id
+        for broker_id in (0, 1, 2):
+            assert asked not in controller.answers
+            controller.heartbeat(broker_id)
+        (topic,) = controller.answers[asked].topics
+        assert (topic.error, topic.topic_id) == (ErrorCode.NONE, topic_id)
+
+    def test_are_known_from_the_log_alone_when_the_controller_died_meanwhile(self, controller):
+        self.create(controller)
+        topic_id = controller.partition().topic_id
+        controller.model.take_over(controller.model.log, controller.now_ms)
+        assert self.create(controller) is None
+        assert controller.partition().topic_id == topic_id
+
+    def test_and_from_a_snapshot(self, controller):
+        self.half_failed(controller)
+        image = controller.model.controller._image
+        again = MetadataImage()
+        again.load(image.snapshot_records(), image.end_offset)
+        assert again.creations == image.creations != {}
+
+    def test_that_no_broker_has_begun_with_give_way_at_another_controller_too(self, controller):
+        """Once it has heard so of each of them: until then somebody may have written to it."""
+        old = controller.model.version
+        self.create(controller)
+        topic_id = controller.partition().topic_id
+        controller.model.take_over(controller.model.log, controller.now_ms)
+        for broker_id in (0, 1, 2):
+            answer = self.create(controller, partitions=1)
+            assert answer.topics[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
+            controller.heartbeat(broker_id, version=old)
+        assert self.create(controller, partitions=1) is None
+        assert controller.partition().topic_id != topic_id
+
+    def test_that_somebody_has_begun_with_stay_at_another_controller_too(self, controller):
+        old, topic_id = self.half_failed(controller)
+        controller.heartbeat(0)
+        for broker_id in (1, 2):
+            controller.heartbeat(broker_id, version=old)
+        answer = self.create(controller, partitions=1)
+        assert answer.topics[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert controller.partition().topic_id == topic_id
+
+    def test_that_are_finished_are_topics_like_any_other(self, controller):
+        self.create(controller)
+        for broker_id in (0, 1, 2):
+            controller.heartbeat(broker_id)
+        assert controller.model.controller._image.creations == {}
+        for take_over in (False, True):
+            if take_over:
+                controller.model.take_over(controller.model.log, controller.now_ms)
+            answer = self.create(controller)
+            assert answer.topics[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
+
+    def test_are_finished_by_whoever_is_the_controller_then(self, controller):
+        self.half_failed(controller)
+        for broker_id in (0, 1, 2):
+            controller.heartbeat(broker_id)
+        assert controller.model.controller._image.creations == {}
+
+    def test_have_no_option_of_that_mark(self, controller):
+        self.half_failed(controller)
+        options = {"retention.ms": "5"}
+        asked = AlterOptionsRequest(kind=ResourceKind.TOPIC, name="t", options=options)
+        assert controller.ask(asked).error is ErrorCode.NONE
+        assert controller.model.controller._image.options[2, "t"] == options
+        asked = AlterOptionsRequest(kind=ResourceKind.TOPIC, name="t", options={CREATION_MARK: "1"})
+        assert controller.ask(asked).error is ErrorCode.INVALID_CONFIG
 
     def test_wait_for_a_damaged_replica(self, controller):
         self.create(controller, partitions=1)
