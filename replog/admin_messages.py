@@ -12,7 +12,7 @@ import enum
 from typing import TYPE_CHECKING, TypeAlias
 
 from replog.messages import CreateTopicRequest, CreateTopicResponse, ErrorCode
-from replog.types import TopicPartition, frozen
+from replog.types import EpochRange, TopicPartition, frozen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -228,6 +228,48 @@ class DescribePartitionsResponse:
 
 
 @frozen
+class DescribeLossesRequest:
+    """What unclean elections have lost, of these partitions or of all."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@frozen
+class LostRange:
+    """Offsets that a broker held and has cut."""
+
+    broker_id: int
+    range: EpochRange
+
+
+@frozen
+class UncleanElection:
+    """One election of a replica that nobody vouched for, and what it has lost. Exact once nobody is
+    `awaited`.
+    """
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    leader_id: int | None
+    log_end_offset: int | None
+    """Of the new leader's log when it was elected; None if it had not told."""
+    lost: tuple[EpochRange, ...]
+    """Of all brokers together; offsets below `committed_end_offset` had been committed."""
+    committed_end_offset: int
+    held_by: tuple[LostRange, ...]
+    awaited: tuple[int, ...]
+    """Replicas that held what was committed, and have neither told nor caught up since."""
+
+
+@frozen
+class DescribeLossesResponse:
+    """By topic, partition and leader epoch."""
+
+    error: ErrorCode = ErrorCode.NONE
+    elections: tuple[UncleanElection, ...] = ()
+
+
+@frozen
 class StateChangesRequest:
     """What brokers were asked to do of late: of one partition or broker, or all."""
 
@@ -276,6 +318,7 @@ AdminRequest: TypeAlias = (
     | ListReassignmentsRequest
     | BalanceLeadersRequest
     | DescribePartitionsRequest
+    | DescribeLossesRequest
     | StateChangesRequest
     | UnregisterBrokerRequest
 )
@@ -286,5 +329,6 @@ AdminAnswer: TypeAlias = (
     | ListReassignmentsResponse
     | BalanceLeadersResponse
     | DescribePartitionsResponse
+    | DescribeLossesResponse
     | StateChangesResponse
 )

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from replog.errors import invariant
 from replog.messages import ErrorCode
-from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset, EpochRange
 
 
 class EpochHistory(Protocol):
@@ -81,3 +81,20 @@ def truncation_for(log: EpochHistory, leader: EpochEndOffset, fetch_offset: int)
         offset = min(ours.end_offset, leader.end_offset, log_end_offset)
         return Truncation(offset, complete=True)
     return Truncation(min(ours.end_offset, log_end_offset), complete=False)
+
+
+def epoch_ranges(log: EpochHistory, latest_epoch: int, offset: int) -> tuple[EpochRange, ...]:
+    """Which epochs wrote the offsets [offset, log end); the last one is `latest_epoch`.
+
+    What lies below the first epoch that is known counts as epoch 0's.
+    """
+    ranges: list[EpochRange] = []
+    epoch, end_offset = latest_epoch, log.log_end_offset
+    while end_offset > offset:
+        before = log.end_offset_for_epoch(epoch - 1)
+        begins_here = before.end_offset == UNKNOWN_OFFSET or before.leader_epoch >= epoch
+        start_offset = offset if begins_here else max(before.end_offset, offset)
+        if start_offset < end_offset:
+            ranges.append(EpochRange(epoch, start_offset, end_offset))
+        epoch, end_offset = before.leader_epoch, start_offset
+    return tuple(reversed(ranges))

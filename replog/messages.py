@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import uuid
 
     from replog.registrations import Listener, MetadataDelta, TopicConfig
+    from replog.types import LostRecords
 
 RawBatches: TypeAlias = Any
 """Whole record batches as any buffer (or as a test's own value): opaque to all but the log."""
@@ -402,6 +403,8 @@ class HeartbeatRequest:
     leaderless: tuple[LeaderlessLog, ...] = ()
     """Its logs of all partitions without a leader: told with each heartbeat, until one is found."""
     sizes: tuple[LogSize, ...] = ()
+    lost: tuple[LostRecords, ...] = ()
+    """What it has cut since it told last."""
 
 
 @frozen

@@ -148,6 +148,27 @@ class EpochEndOffset(NamedTuple):
     end_offset: int
 
 
+class EpochRange(NamedTuple):
+    """Offsets [start_offset, end_offset) that the leader of one epoch wrote."""
+
+    epoch: int
+    start_offset: int
+    end_offset: int
+
+
+@frozen
+class LostRecords:
+    """What a replica has cut off its log because of an unclean election."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    unclean_epoch: int
+    """The leader epoch that began with that election."""
+    ranges: tuple[EpochRange, ...]
+    committed_end_offset: int
+    """What the replica knew as committed: offsets below it were."""
+
+
 class SnapshotId(NamedTuple):
     """What a snapshot stands for: all records below `end_offset`, the last of `epoch`."""
 

@@ -198,6 +198,10 @@ class BrokerControl:
                 continue
             end = LogEnd(told.latest_epoch, told.log_end_offset)
             self._partitions.told_end(partition, request.broker_id, told.leader_epoch, end)
+        for lost in request.lost:
+            partition = self._image.partition(lost.topic_partition)
+            if partition is not None and partition.topic.topic_id == lost.topic_id:
+                self._partitions.losses.told(partition, request.broker_id, lost)
 
     def _judge_logs(self, request: RegisterBrokerRequest, *, unclean: bool) -> None:
         """What the broker found on its disks decides what its replicas may vouch for.

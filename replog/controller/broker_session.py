@@ -33,6 +33,7 @@ from replog.controller.events import (
     ControllerFound,
     LeadersChanged,
     MetadataFollowed,
+    RecordsCut,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -56,7 +57,7 @@ from replog.messages import (
     ReplicaState,
 )
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
-from replog.types import TopicPartition
+from replog.types import LostRecords, TopicPartition
 
 LEAVING_HEARTBEAT_INTERVAL_MS = 50
 """A broker that wants to stop asks more often than one that only lives."""
@@ -112,6 +113,9 @@ class BrokerSession:
         """None: a log that is not open."""
         self._damaged_leaderless: dict[TopicPartition, DamagedLog] = {}
         """Told, and to be told again: another controller knows nothing of it, and elects."""
+        self._lost: list[LostRecords] = []
+        self._lost_told = 0
+        """How many of these the heartbeat under way tells."""
         self._next_request_id = 0
         timeout_ms = options.broker_session_timeout_ms // 2
         pause_ms_max = options.broker_session_timeout_ms
@@ -162,6 +166,9 @@ class BrokerSession:
             effects.extend(self._leave(now_ms))
         elif isinstance(event, ReplicaDamaged):
             self._damaged[DamagedLog(event.topic_partition, event.topic_id)] = None
+            self._heartbeat_soon(now_ms)
+        elif isinstance(event, RecordsCut):
+            self._lost.append(event.lost)
             self._heartbeat_soon(now_ms)
         elif isinstance(event, LeadersChanged):
             self._leaders_changed(event, now_ms)
@@ -282,6 +289,8 @@ class BrokerSession:
         leads_again = self.leading.heard()
         if response.should_shut_down:
             return self._end(ErrorCode.NONE, "all leaderships have been moved away")
+        del self._lost[: self._lost_told]
+        self._lost_told = 0
         for told in self._damaged_told:
             self._damaged.pop(told, None)
             if told.topic_partition in self._leaderless:
@@ -345,6 +354,7 @@ class BrokerSession:
         if self._heartbeat.due(now_ms):
             again = dict.fromkeys(self._damaged_leaderless.values())
             self._damaged_told = tuple(again | self._damaged)
+            self._lost_told = len(self._lost)
             heartbeat = HeartbeatRequest(
                 broker_id=self.broker_id,
                 broker_epoch=self.broker_epoch,
@@ -353,6 +363,7 @@ class BrokerSession:
                 damaged=self._damaged_told,
                 leaderless=tuple(filter(None, self._leaderless.values())),
                 sizes=self.log_sizes(),
+                lost=tuple(self._lost),
             )
             self.leading.asked(now_ms)
             request_id = self._heartbeat.sent(self._new_request_id(), now_ms)

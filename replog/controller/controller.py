@@ -24,6 +24,7 @@ from replog.admin_messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeLossesRequest,
     DescribePartitionsRequest,
     ElectLeadersRequest,
     ListReassignmentsRequest,
@@ -334,6 +335,8 @@ class Controller:
                 return self._moves.progress(request)
             case DescribePartitionsRequest():
                 return describe(self._image, self._reports, request)
+            case DescribeLossesRequest():
+                return self._partitions.losses.describe(request)
             case StateChangesRequest():
                 return self._decision.journal.rows(request)
             case UnregisterBrokerRequest():

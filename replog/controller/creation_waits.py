@@ -18,7 +18,7 @@ from replog.admin_messages import CreateTopicsResponse
 from replog.controller.broker_contacts import BrokerContacts
 from replog.controller.decision import Decision
 from replog.controller.effects import Respond
-from replog.controller.metadata_image import creation_mark
+from replog.controller.metadata_image import CREATION_MARK, note_of
 from replog.controller.partition_image import PartitionImage
 from replog.controller.replica_reports import ReplicaReports
 from replog.controller.topic_image import TopicImage
@@ -121,7 +121,7 @@ class CreationWaits:
         for name, mark in list(image.creations.items()):
             missing[name] = list(self._missing(image.topics[name], _version_of(mark)))
             if not missing[name]:
-                self._decision.write(creation_mark(name, None))
+                self._decision.write(note_of(name, CREATION_MARK, None))
         self._seen = (self._contacts.changes, image.end_offset)
         answers = []
         for request_id, waiting in list(self._waiting.items()):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from replog.messages import ControllerResponse, LeaderlessLog
     from replog.registrations import MetadataDelta
-    from replog.types import TopicPartition
+    from replog.types import LostRecords, TopicPartition
 
 
 @frozen
@@ -97,6 +97,13 @@ class ReplicaDamaged:
     topic_id: uuid.UUID | None
 
 
+@frozen_positional
+class RecordsCut:
+    """A log of this broker was cut because of an unclean election; the controller must hear."""
+
+    lost: LostRecords
+
+
 @frozen
 class LeadersChanged:
     """This broker has obeyed a delta of the metadata: who leads its partitions now."""
@@ -135,6 +142,7 @@ SessionEvent: TypeAlias = (
     | RequestFailed
     | ShutdownWanted
     | ReplicaDamaged
+    | RecordsCut
     | LeadersChanged
     | MetadataFollowed
     | ControllerFound

@@ -10,6 +10,7 @@ from replog.types import frozen
 if TYPE_CHECKING:
     import uuid
 
+    from replog.admin_messages import UncleanElection
     from replog.types import TopicPartition
 
 
@@ -138,6 +139,17 @@ class TransitionRefused:
 
 
 @frozen
+class UncleanLoss:
+    """A broker has told what an unclean election made it cut: all that is known of it by now."""
+
+    election: UncleanElection
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.election.topic_partition
+
+
+@frozen
 class EventFailed:
     """The controller could not decide about one event, through a fault of its own. Nothing of it is
     in the metadata. `resigned`: it had begun, and begins anew from what is committed.
@@ -200,4 +212,5 @@ Incident: TypeAlias = (
     | BrokerQueueFull
     | TransitionRefused
     | EventFailed
+    | UncleanLoss
 )

@@ -39,17 +39,17 @@ if TYPE_CHECKING:
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+NOTES = "replog."
+"""What the names of a topic's notes begin with: they stand beside its options, and are none."""
 CREATION_MARK = "replog.unfinished.creation"
-"""Of a topic, while some of its replicas have yet to start: see `creation_waits`. No option."""
+"""Of a topic, while some of its replicas have yet to start: see `creation_waits`."""
 EVERY_BROKER = ""
 """Name of the resource that holds the options of all brokers."""
 
 
-def creation_mark(topic: str, mark: str | None) -> ConfigRecord:
-    """The record that marks a creation as begun; None: as finished."""
-    return ConfigRecord(
-        resource_type=TOPIC_RESOURCE, resource_name=topic, name=CREATION_MARK, value=mark
-    )
+def note_of(topic: str, name: str, text: str | None) -> ConfigRecord:
+    """The record that makes a note of a topic; None: that drops it."""
+    return ConfigRecord(resource_type=TOPIC_RESOURCE, resource_name=topic, name=name, value=text)
 
 
 class MetadataImage:
@@ -70,6 +70,8 @@ class MetadataImage:
         """By (resource type, resource name), under Kafka's names."""
         self.creations: dict[str, str] = {}
         """The marks of creations that have not come to their end, by topic."""
+        self.notes: dict[str, dict[str, str]] = {}
+        """Other notes of topics, by topic: what unclean elections have lost."""
         self.leaderless: dict[PartitionImage, None] = {}
         self.reassigning: dict[PartitionImage, None] = {}
         self.held_by: dict[int, dict[PartitionImage, None]] = {}
@@ -181,7 +183,10 @@ class MetadataImage:
             for option, text in options.items():
                 yield ConfigRecord(resource_type=kind, resource_name=name, name=option, value=text)
         for topic_name, mark in self.creations.items():
-            yield creation_mark(topic_name, mark)
+            yield note_of(topic_name, CREATION_MARK, mark)
+        for topic_name, notes in self.notes.items():
+            for name, text in notes.items():
+                yield note_of(topic_name, name, text)
         for broker_id in sorted(self.brokers):
             yield from self.brokers[broker_id].records()
         for topic in self.topics.values():
@@ -238,6 +243,7 @@ class MetadataImage:
         del self.topics[topic.name]
         self.options.pop((TOPIC_RESOURCE, topic.name), None)
         self.creations.pop(topic.name, None)
+        self.notes.pop(topic.name, None)
         for partition in topic.partitions.values():
             for replica in partition.replicas:
                 del self.held_by[replica][partition]
@@ -274,8 +280,8 @@ class MetadataImage:
 
     def _set_option(self, record: ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
-        if record.name == CREATION_MARK:
-            self._mark_creation(record)
+        if record.name.startswith(NOTES) and record.resource_type == TOPIC_RESOURCE:
+            self._take_note(record)
             return
         options = self.options.setdefault(resource, {})
         if record.value is None:
@@ -294,11 +300,18 @@ class MetadataImage:
         elif record.resource_type == BROKER_RESOURCE and self._tracks:
             self._changed_options[record.resource_name, record.name] = record.value
 
-    def _mark_creation(self, record: ConfigRecord) -> None:
-        if record.value is None:
-            self.creations.pop(record.resource_name, None)
+    def _take_note(self, record: ConfigRecord) -> None:
+        topic, name, text = record.resource_name, record.name, record.value
+        if name == CREATION_MARK:
+            notes, name = self.creations, topic
         else:
-            self.creations[record.resource_name] = record.value
+            notes = self.notes.setdefault(topic, {})
+        if text is None:
+            notes.pop(name, None)
+        else:
+            notes[name] = text
+        if not self.notes.get(topic, True):
+            del self.notes[topic]
 
     def _keep(self, record: FeatureLevelRecord | ProducerIdsRecord) -> None:
         self._kept[type(record), getattr(record, "name", None)] = record

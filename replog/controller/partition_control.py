@@ -35,6 +35,7 @@ from replog.controller.state_machines import (
     partition_state_after,
     replica_state,
 )
+from replog.controller.unclean_losses import UncleanLosses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,6 +51,7 @@ class PartitionControl:
         self._decision = decision
         self._image = decision.image
         self.reports = reports
+        self.losses = UncleanLosses(decision)
         self.reassigning_changed: dict[PartitionImage, int] = {}
         """Partitions that are being reassigned, by the end offset of their latest change."""
 
@@ -154,6 +156,7 @@ class PartitionControl:
         if record is None:
             return False
         isr, leader_id = partition.isr, partition.leader_id
+        holders, ends = partition.holders, self.reports.ends(partition)
         self._check_transitions(partition, record)
         self._decision.write(record)
         if partition.reassigning:
@@ -169,6 +172,8 @@ class PartitionControl:
                 )
             )
         self._report_leader(partition, leader_id, change.cause)
+        if change.cause is ElectionCause.UNCLEAN and partition.leader_id is not None:
+            self.losses.elected(partition, holders, ends.get(partition.leader_id))
         return True
 
     def attempt(self, partition: PartitionImage, decide: Callable[[], object]) -> None:

@@ -12,6 +12,8 @@ from replog.admin_messages import (
     CreatePartitionsRequest,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeLossesRequest,
+    DescribeLossesResponse,
     DescribePartitionsRequest,
     DescribePartitionsResponse,
     ElectLeadersRequest,
@@ -55,6 +57,7 @@ _ANSWERS: dict[type, type] = {
     ListReassignmentsRequest: ListReassignmentsResponse,
     BalanceLeadersRequest: BalanceLeadersResponse,
     DescribePartitionsRequest: DescribePartitionsResponse,
+    DescribeLossesRequest: DescribeLossesResponse,
     StateChangesRequest: StateChangesResponse,
 }
 

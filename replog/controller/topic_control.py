@@ -9,7 +9,7 @@ from replog.admin_messages import AdminResponse, CreatePartitionsRequest
 from replog.controller.creation_waits import CreationWaits, mark_of
 from replog.controller.decision import Decision
 from replog.controller.incidents import PartitionsAdded, TopicCreated, TopicDeleted
-from replog.controller.metadata_image import TOPIC_RESOURCE, creation_mark
+from replog.controller.metadata_image import CREATION_MARK, TOPIC_RESOURCE, note_of
 from replog.controller.placement import UsableBroker, place
 from replog.controller.replica_reports import ReplicaReports
 from replog.controller.state_machines import PartitionState, move_partition, partition_state
@@ -112,7 +112,7 @@ class TopicControl:
         self._add_partitions(self._image.topics[request.topic], assignment)
         if waits:
             mark = mark_of(request, self._decision.next_offset + 1)
-            self._decision.write(creation_mark(request.topic, mark))
+            self._decision.write(note_of(request.topic, CREATION_MARK, mark))
         self._decision.report(
             TopicCreated(topic=request.topic, topic_id=topic_id, partitions=len(assignment))
         )

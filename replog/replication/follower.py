@@ -19,7 +19,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from replog.divergence import truncation_for
+from replog.divergence import epoch_ranges, truncation_for
 from replog.errors import CorruptBatchError, InvalidRecordError
 from replog.messages import ErrorCode, FetchPartition, ListOffsetsResponse, OffsetSpec
 from replog.replication.effects import (
@@ -32,7 +32,7 @@ from replog.replication.effects import (
     TruncationCause,
 )
 from replog.replication.high_watermark import follower_high_watermark
-from replog.replication.incidents import Fenced, LogTruncated, ReplicaFailed
+from replog.replication.incidents import Fenced, LogTruncated, RecordsLost, ReplicaFailed
 from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from replog.replication.fetcher import Fetcher
     from replog.replication.host_context import HostContext
     from replog.replication.log_view import LogView
+    from replog.types import EpochRange
 
 
 class FollowerPhase(enum.Enum):
@@ -98,6 +99,8 @@ class Follower:
         """The leader has held our claim against a record of its own, and found them alike."""
         self._truncating: tuple[TruncationCause, int, int] | None = None
         """Why, and the log's end and latest epoch before."""
+        self._losing: tuple[tuple[EpochRange, ...], int] | None = None
+        """What is being cut because of an unclean election, and what was known as committed."""
         self._timer: Timer | None = None
 
     @property
@@ -220,6 +223,7 @@ class Follower:
         if self.phase is not FollowerPhase.TRUNCATING or self._truncating is None:
             return
         (cause, old_end_offset, old_epoch), self._truncating = self._truncating, None
+        losing, self._losing = self._losing, None
         log = self._log
         self.high_watermark = log.high_watermark
         self._log_start_offset = log.log_start_offset
@@ -236,6 +240,16 @@ class Follower:
                     high_watermark=log.high_watermark,
                 )
             )
+            if losing is not None:
+                self._context.report(
+                    RecordsLost(
+                        topic_partition=self.topic_partition,
+                        topic_id=self.registration.topic_id,
+                        unclean_epoch=self.registration.unclean_epoch,
+                        ranges=losing[0],
+                        committed_end_offset=losing[1],
+                    )
+                )
         elif log.latest_epoch == old_epoch:
             # Nothing has changed, and the same question would get the same answer.
             self.back_off(now_ms)
@@ -321,6 +335,8 @@ class Follower:
             )
             return
         self._begin_truncation(cause)
+        if log.latest_epoch < self.registration.unclean_epoch:
+            self._losing = (epoch_ranges(log, log.latest_epoch, offset), self.high_watermark)
         if offset < log.log_start_offset:
             effect = TruncateFullyAndStartAt(self.topic_partition, offset, cause)
             self._context.emit(effect)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, TypeAlias
 from replog.types import frozen
 
 if TYPE_CHECKING:
+    import uuid
+
     from replog.messages import ErrorCode
     from replog.replication.effects import TruncationCause
-    from replog.types import TopicPartition
+    from replog.types import EpochRange, TopicPartition
 
 
 class IsrCause(enum.Enum):
@@ -71,6 +73,18 @@ class LogTruncated:
     old_end_offset: int
     new_end_offset: int
     high_watermark: int
+
+
+@frozen
+class RecordsLost:
+    """A follower has cut records that a leader from an unclean election does not have."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID
+    unclean_epoch: int
+    ranges: tuple[EpochRange, ...]
+    committed_end_offset: int
+    """Offsets below it had been committed."""
 
 
 @frozen
@@ -146,6 +160,7 @@ Incident: TypeAlias = (
     | ProduceRefused
     | ReplicaFailed
     | LeadershipChanged
+    | RecordsLost
     | LeadingStopped
     | LeadingResumed
 )

@@ -15,7 +15,12 @@ from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
 from replog.errors import LogFailedError, ReplogError
-from replog.messages import ErrorCode, LeaderlessLog, LogSize, RegisterBrokerResponse
+from replog.messages import (
+    ErrorCode,
+    LeaderlessLog,
+    LogSize,
+    RegisterBrokerResponse,
+)
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
     BrokerRegistered,
@@ -32,6 +37,7 @@ from replog.replication.events import (
 from replog.replication.replica_host import ReplicaHost
 from replog.runtime.effect_executor import DAMAGE, EffectExecutor
 from replog.runtime.journal import Journal
+from replog.types import LostRecords
 
 if TYPE_CHECKING:
     import uuid
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     from replog.config import ControllerOptions, ReplicationOptions
     from replog.messages import ControllerResponse, PartitionRequest, Response
     from replog.registrations import PartitionRegistration
+    from replog.replication.incidents import RecordsLost
     from replog.runtime.ports import Ports, ReplicatedLog
     from replog.types import TopicPartition
 
@@ -88,7 +95,7 @@ class BrokerNode:
         self.broker_epoch = NO_BROKER_EPOCH
         self._network = ports.network
         self._executor = EffectExecutor(
-            self.host.step, ports, self.journal, _host_id, self._take_fault
+            self.host.step, ports, self.journal, _host_id, self._take_fault, self._take_loss
         )
         self._found: dict[TopicPartition, uuid.UUID] = {}
         """Logs that were there at start, by the id of their topic."""
@@ -208,6 +215,16 @@ class BrokerNode:
             # A leader that cannot write stands in everybody's way until somebody restarts it. Dead,
             # it is replaced at once.
             self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(fault.error))
+
+    def _take_loss(self, loss: RecordsLost, now_ms: int) -> None:
+        lost = LostRecords(
+            topic_partition=loss.topic_partition,
+            topic_id=loss.topic_id,
+            unclean_epoch=loss.unclean_epoch,
+            ranges=loss.ranges,
+            committed_end_offset=loss.committed_end_offset,
+        )
+        self._step_session(session_ev.RecordsCut(lost), now_ms)
 
     def _step_session(self, event: session_ev.SessionEvent, now_ms: int) -> None:
         self._carry_out(self.session.step(event, now_ms), now_ms)

@@ -32,6 +32,7 @@ from replog.replication.events import (
     LogUnavailable,
     TruncationCompleted,
 )
+from replog.replication.incidents import RecordsLost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,15 +58,18 @@ class EffectExecutor:
         journal: Journal,
         send_id: Callable[[int], int],
         on_fault: Callable[[LogUnavailable, int], None],
+        on_loss: Callable[[RecordsLost, int], None] | None = None,
     ) -> None:
         """send_id: under which id on the network a request of the core's own id travels.
 
-        on_fault(event, now_ms) is called before the core hears of a log that cannot be used.
+        on_fault(event, now_ms) is called before the core hears of a log that cannot be used,
+        on_loss when it reports that it has cut records because of an unclean election.
         """
         self._core = core
         self._store = ports.store
         self._open_log = ports.store.get
         self._on_fault = on_fault
+        self._on_loss = on_loss
         self._network = ports.network
         self._flushes = ports.flushes
         self._journal = journal
@@ -246,7 +250,10 @@ class EffectExecutor:
         self._network.send_to_controller(self._send_id(effect.request_id), effect.request)
 
     def _report(self, effect: fx.Report) -> None:
-        self._journal.add(effect.incident, self._now_ms)
+        incident = effect.incident
+        self._journal.add(incident, self._now_ms)
+        if self._on_loss is not None and type(incident) is RecordsLost:
+            self._on_loss(incident, self._now_ms)
 
     def _respond(self, effect: fx.Respond) -> None:
         response = effect.response

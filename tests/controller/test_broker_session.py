@@ -20,6 +20,7 @@ from replog.controller.effects import (
 from replog.controller.events import (
     LeadersChanged,
     MetadataFollowed,
+    RecordsCut,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -38,7 +39,7 @@ from replog.messages import (
     RegisterBrokerResponse,
 )
 from replog.registrations import BrokerRegistration, MetadataDelta
-from replog.types import TopicPartition
+from replog.types import EpochRange, LostRecords, TopicPartition
 from tests.controller.conversation import OPTIONS, SESSION_MS, Conversation
 
 TOPIC_ID = uuid.UUID(int=7)
@@ -279,6 +280,34 @@ def test_damage_is_told_at_once_and_until_it_was_heard(session):
     session.step(RequestFailed(request_id=asked), 13)
     ((_, heartbeat),) = sent(session.step(Tick(), 113), HeartbeatRequest)
     assert heartbeat.damaged == (DamagedLog(other, TOPIC_ID),)
+
+
+def test_lost_records_are_told_at_once_and_until_the_controller_has_heard(session):
+    running(session)
+    first, second = (
+        LostRecords(
+            topic_partition=TopicPartition("t", 0),
+            topic_id=None,
+            unclean_epoch=3,
+            ranges=(EpochRange(2, start, start + 1),),
+            committed_end_offset=0,
+        )
+        for start in (7, 6)
+    )
+    ((asked, heartbeat),) = sent(session.step(RecordsCut(first), 10), HeartbeatRequest)
+    assert heartbeat.lost == (first,)
+    session.step(RecordsCut(second), 11)
+    answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+    ((asked, heartbeat),) = sent(session.step(answer, 12), HeartbeatRequest)
+    assert heartbeat.lost == (second,)
+    session.step(RequestFailed(request_id=asked), 13)
+    ((asked, heartbeat),) = sent(session.step(Tick(), 113), HeartbeatRequest)
+    assert heartbeat.lost == (second,)
+    answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
+    session.step(answer, 114)
+    due_ms = 114 + OPTIONS.broker_heartbeat_interval_ms
+    ((_, heartbeat),) = sent(session.step(Tick(), due_ms), HeartbeatRequest)
+    assert heartbeat.lost == ()
 
 
 def test_logs_that_nobody_leads_are_told_at_once_and_with_every_heartbeat_until_they_are_led(

@@ -9,6 +9,7 @@ from replog.admin_messages import (
     BalanceLeadersRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
+    DescribeLossesRequest,
     DescribePartitionsRequest,
     ElectionKind,
     ElectLeadersRequest,
@@ -58,6 +59,7 @@ REQUESTS = [
     ListReassignmentsRequest(),
     BalanceLeadersRequest(),
     DescribePartitionsRequest(),
+    DescribeLossesRequest(),
     StateChangesRequest(),
     UnregisterBrokerRequest(broker_id=0),
 ]

@@ -23,8 +23,8 @@ from replog.replication.effects import (
     TruncationCause,
 )
 from replog.replication.follower import FollowerPhase
-from replog.replication.incidents import Fenced, LogTruncated, ReplicaFailed
-from replog.types import EpochEndOffset, TopicPartition
+from replog.replication.incidents import Fenced, LogTruncated, RecordsLost, ReplicaFailed
+from replog.types import EpochEndOffset, EpochRange, TopicPartition
 from tests.replication.core_cluster import PARTITION, CoreCluster
 from tests.replication.memory_log import MemoryLog, MemoryRecord
 
@@ -171,6 +171,24 @@ def test_unclean_election_allows_the_cut():
     alone = Alone(MemoryLog([1, 1, 1], high_watermark=2), unclean=True, unclean_epoch=5)
     alone.answer(diverging_epoch=EpochEndOffset(1, 1))
     assert alone.log.log_end_offset == alone.log.high_watermark == 1
+
+
+def test_what_an_unclean_election_makes_it_cut_is_told_by_epoch():
+    log = MemoryLog([1, 1, 3, 3, 3], high_watermark=4)
+    alone = Alone(log, unclean=True, unclean_epoch=5)
+    alone.answer(diverging_epoch=EpochEndOffset(1, 1))
+    told = alone.cluster.incidents(RecordsLost)
+    assert [(one.unclean_epoch, one.ranges, one.committed_end_offset) for one in told] == [
+        (5, (EpochRange(1, 1, 2), EpochRange(3, 2, 5)), 4)
+    ]
+
+
+def test_what_it_cuts_of_its_own_accord_is_not_told_as_lost():
+    """No unclean election: nothing of it was committed."""
+    alone = Alone(MemoryLog([1, 1, 3], high_watermark=1))
+    alone.answer(diverging_epoch=EpochEndOffset(1, 2))
+    assert alone.log.log_end_offset == 2
+    assert alone.cluster.incidents(RecordsLost) == []
 
 
 @pytest.mark.parametrize(("unclean_epoch", "cuts"), [(4, True), (2, True), (1, False), (-1, False)])

@@ -11,9 +11,9 @@ import pytest
 
 import replog
 from replog._native import recorded_calls
-from replog.admin_messages import ElectionKind, ElectLeadersRequest
+from replog.admin_messages import DescribeLossesRequest, ElectionKind, ElectLeadersRequest
 from replog.cli.raw_batches import compare_replicas
-from replog.controller.incidents import BrokerFenced, BrokerRegistered, FenceCause
+from replog.controller.incidents import BrokerFenced, BrokerRegistered, FenceCause, UncleanLoss
 from replog.errors import ReplicationError, RequestTimedOutError, UsageError
 from replog.replication.incidents import LeadingResumed, LeadingStopped, LogTruncated
 from replog.runtime.clock import SystemClock
@@ -186,6 +186,42 @@ def test_a_leader_that_hears_nothing_stops_by_its_clock_before_another_is_electe
         assert resumed[-1].at_ms > fenced.at_ms
 
     run(scenario, controller=QUICK)
+
+
+def test_an_unclean_election_tells_exactly_which_offsets_it_has_lost():
+    async def scenario(cluster):
+        await cluster.create_topic(
+            "orders", assignment=[(1, 2)], unclean_leader_election=True, min_insync_replicas=1
+        )
+        await cluster.produce("orders", [b"both"])
+        await cluster.in_sync("orders")
+        cluster.kill(2)
+        await cluster.in_sync("orders", replicas=[1])
+        await cluster.until(lambda now: now.isr("orders") == (1,), "the dead one to leave")
+        await cluster.produce("orders", [b"lost", b"and gone"])
+        cluster.kill(1)
+        await cluster.restart(2)
+        await cluster.leader_after(1, "orders")
+        # One that has lost a batch says so with its next one; another producer knows nothing of it.
+        await cluster.producer().produce("orders", [b"instead"])
+        request = DescribeLossesRequest()
+        (election,) = (await cluster.admin(request)).elections
+        assert (election.leader_id, election.lost, election.awaited) == (2, (), (1,))
+        await cluster.restart(1)
+        await cluster.in_sync("orders")
+        assert await values(cluster) == [b"both", b"instead"]
+        await cluster.until(
+            lambda now: [e for e in now.incidents() if isinstance(e.incident, UncleanLoss)],
+            "the report",
+        )
+        (election,) = (await cluster.admin(request)).elections
+        ((epoch, start_offset, end_offset),) = election.lost
+        assert (start_offset, end_offset) == (1, 3)
+        assert epoch < election.leader_epoch
+        assert [one.broker_id for one in election.held_by] == [1]
+        assert election.awaited == ()
+
+    run(scenario, brokers=3, controller=QUICK)
 
 
 def test_brokers_are_not_taken_for_dead_when_the_whole_process_stood_still():

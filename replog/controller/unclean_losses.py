@@ -1,0 +1,158 @@
+"""What unclean elections have lost: exact offsets by epoch, as the brokers that held them tell.
+
+An unclean election makes a replica the leader that may lack what others hold. Who follows it cuts
+its own log where the two part, and tells the controller what it has cut. Election and reports are
+notes of the topic in the metadata (config records that are no options), so that every controller
+can put them together, for as long as the topic is there:
+
+    replog.unclean.<partition>.<leader epoch>           who was elected, who else held records
+    replog.lost.<partition>.<leader epoch>.<broker id>  what that broker has cut, and what of it was
+                                                        committed
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from replog.admin_messages import (
+    DescribeLossesRequest,
+    DescribeLossesResponse,
+    LostRange,
+    UncleanElection,
+)
+from replog.controller.decision import Decision
+from replog.controller.incidents import UncleanLoss
+from replog.controller.leader_selection import LogEnd
+from replog.controller.metadata_image import note_of
+from replog.controller.partition_image import PartitionImage
+from replog.types import EpochRange, LostRecords
+
+ELECTED = "replog.unclean"
+LOST = "replog.lost"
+ELECTIONS_MAX = 10
+"""Per partition; the notes of older ones are dropped."""
+
+
+def combined(ranges: list[EpochRange]) -> tuple[EpochRange, ...]:
+    """The same offsets without overlaps, by epoch and offset."""
+    found: list[EpochRange] = []
+    for one in sorted(ranges):
+        last = found[-1] if found else None
+        if last is not None and last.epoch == one.epoch and one.start_offset <= last.end_offset:
+            end_offset = max(last.end_offset, one.end_offset)
+            found[-1] = EpochRange(one.epoch, last.start_offset, end_offset)
+        else:
+            found.append(one)
+    return tuple(found)
+
+
+class UncleanLosses:
+    """Notes them, and tells operators."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._decision = decision
+        self._image = decision.image
+
+    def elected(
+        self, partition: PartitionImage, holders: frozenset[int], end: LogEnd | None
+    ) -> None:
+        """The partition has a leader that nobody vouches for. `holders`: who held what was
+        committed; `end`: how long the leader's log was, if it has told.
+        """
+        others = sorted(holders - {partition.leader_id})
+        note = {
+            "leader": partition.leader_id,
+            "holders": others,
+            "end": None if end is None else end.log_end_offset,
+        }
+        elections = self._elections(partition)
+        for epoch in elections[: max(len(elections) + 1 - ELECTIONS_MAX, 0)]:
+            self._forget(partition, epoch)
+        self._note(partition, self._name(ELECTED, partition, partition.leader_epoch), note)
+
+    def told(self, partition: PartitionImage, broker_id: int, lost: LostRecords) -> None:
+        """A broker has cut records because of an unclean election; it may say so again."""
+        epoch = lost.unclean_epoch
+        name = f"{self._name(LOST, partition, epoch)}.{broker_id}"
+        before = self._read(partition, name) or {"committed": 0, "ranges": []}
+        known = [EpochRange(*one) for one in before["ranges"]]
+        ranges = combined([*known, *lost.ranges])
+        committed = max(before["committed"], lost.committed_end_offset)
+        note = {"committed": committed, "ranges": [list(one) for one in ranges]}
+        if note == before:
+            return
+        self._note(partition, name, note)
+        self._decision.report(UncleanLoss(election=self._election(partition, epoch)))
+
+    def describe(self, request: DescribeLossesRequest) -> DescribeLossesResponse:
+        """All that is known, oldest first by partition."""
+        if request.partitions is None:
+            chosen = [
+                partition
+                for topic in sorted(self._image.notes)
+                for _, partition in sorted(self._image.topics[topic].partitions.items())
+            ]
+        else:
+            found = [self._image.partition(name) for name in request.partitions]
+            chosen = [partition for partition in found if partition is not None]
+        return DescribeLossesResponse(
+            elections=tuple(
+                self._election(partition, epoch)
+                for partition in chosen
+                for epoch in self._elections(partition)
+            )
+        )
+
+    def _election(self, partition: PartitionImage, epoch: int) -> UncleanElection:
+        note = self._read(partition, self._name(ELECTED, partition, epoch)) or {}
+        prefix = self._name(LOST, partition, epoch) + "."
+        lost: list[LostRange] = []
+        ranges: list[EpochRange] = []
+        told: set[int] = set()
+        committed = 0
+        for name in self._image.notes.get(partition.topic.name, {}):
+            if not name.startswith(prefix):
+                continue
+            broker_id = int(name.removeprefix(prefix))
+            report = self._read(partition, name) or {}
+            told.add(broker_id)
+            committed = max(committed, report["committed"])
+            for one in report["ranges"]:
+                ranges.append(EpochRange(*one))
+                lost.append(LostRange(broker_id=broker_id, range=EpochRange(*one)))
+        awaited = set(note.get("holders", ())) - told - set(partition.isr)
+        return UncleanElection(
+            topic_partition=partition.name,
+            leader_epoch=epoch,
+            leader_id=note.get("leader"),
+            log_end_offset=note.get("end"),
+            lost=combined(ranges),
+            committed_end_offset=committed,
+            held_by=tuple(sorted(lost, key=lambda one: (one.broker_id, one.range))),
+            awaited=tuple(sorted(awaited & set(partition.replicas))),
+        )
+
+    def _elections(self, partition: PartitionImage) -> list[int]:
+        """The epochs of the unclean elections of a partition, oldest first."""
+        prefix = f"{ELECTED}.{partition.name.partition}."
+        notes = self._image.notes.get(partition.topic.name, {})
+        return sorted(int(name.removeprefix(prefix)) for name in notes if name.startswith(prefix))
+
+    def _forget(self, partition: PartitionImage, epoch: int) -> None:
+        elected, lost = (self._name(kind, partition, epoch) for kind in (ELECTED, LOST))
+        for name in list(self._image.notes.get(partition.topic.name, ())):
+            if name == elected or name.startswith(f"{lost}."):
+                self._decision.write(note_of(partition.topic.name, name, None))
+
+    @staticmethod
+    def _name(kind: str, partition: PartitionImage, epoch: int) -> str:
+        return f"{kind}.{partition.name.partition}.{epoch}"
+
+    def _note(self, partition: PartitionImage, name: str, note: dict[str, Any]) -> None:
+        text = json.dumps(note, separators=(",", ":"))
+        self._decision.write(note_of(partition.topic.name, name, text))
+
+    def _read(self, partition: PartitionImage, name: str) -> dict[str, Any] | None:
+        text = self._image.notes.get(partition.topic.name, {}).get(name)
+        return None if text is None else json.loads(text)

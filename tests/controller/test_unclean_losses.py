@@ -1,0 +1,160 @@
+"""What unclean elections have lost: told by brokers, put together, kept as long as the topic."""
+
+import pytest
+
+from replog.admin_messages import (
+    DescribeLossesRequest,
+    ElectionKind,
+    ElectLeadersRequest,
+    LostRange,
+)
+from replog.controller.incidents import UncleanLoss
+from replog.controller.metadata_image import MetadataImage
+from replog.controller.unclean_losses import ELECTIONS_MAX, combined
+from replog.messages import DeleteTopicRequest, ErrorCode
+from replog.types import EpochRange, LostRecords, TopicPartition
+from tests.controller.conversation import Controller, leaderless_log
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture
+def controller():
+    """0 and 1 were in sync, and are dead; 2 leads, of whom nobody knows what it has."""
+    controller = Controller()
+    controller.start(0, 1, 2)
+    controller.create(min_insync_replicas=2, unclean=True)
+    for broker_id in (2, 1, 0):
+        controller.lose(broker_id)
+    controller.start(2, incarnation="second")
+    assert controller.partition().leader_id == 2
+    assert controller.partition().unclean
+    return controller
+
+
+def lost(controller, *ranges, committed=0, epoch=None, **more):
+    now = controller.partition()
+    return LostRecords(
+        topic_partition=T0,
+        topic_id=now.topic_id,
+        unclean_epoch=now.unclean_epoch if epoch is None else epoch,
+        ranges=tuple(EpochRange(*one) for one in ranges),
+        committed_end_offset=committed,
+        **more,
+    )
+
+
+def tell(controller, broker_id, *told):
+    assert controller.heartbeat(broker_id, lost=told).error is ErrorCode.NONE
+
+
+def elections(controller, partitions=None):
+    return controller.ask(DescribeLossesRequest(partitions=partitions)).elections
+
+
+def test_the_election_itself_says_who_may_have_held_more(controller):
+    (election,) = elections(controller)
+    assert (election.topic_partition, election.leader_id) == (T0, 2)
+    assert election.leader_epoch == controller.partition().unclean_epoch
+    assert (election.lost, election.held_by, election.awaited) == ((), (), (0, 1))
+
+
+def test_reports_of_all_brokers_make_one(controller):
+    """Goal: offsets and epochs once each, whoever held them, and what of them was committed."""
+    tell(controller, 0, lost(controller, (0, 5, 9), (1, 9, 12), committed=10))
+    tell(controller, 1, lost(controller, (0, 5, 9), (1, 9, 14), committed=8))
+    (election,) = elections(controller, (T0,))
+    assert election.lost == (EpochRange(0, 5, 9), EpochRange(1, 9, 14))
+    assert election.committed_end_offset == 10
+    assert election.held_by == (
+        LostRange(broker_id=0, range=EpochRange(0, 5, 9)),
+        LostRange(broker_id=0, range=EpochRange(1, 9, 12)),
+        LostRange(broker_id=1, range=EpochRange(0, 5, 9)),
+        LostRange(broker_id=1, range=EpochRange(1, 9, 14)),
+    )
+    assert election.awaited == ()
+
+
+def test_each_report_is_journalled_with_all_that_is_known_by_then(controller):
+    tell(controller, 0, lost(controller, (0, 5, 9), committed=7))
+    tell(controller, 0, lost(controller, (0, 5, 9), committed=7))
+    (told,) = [one for one in controller.incidents if isinstance(one, UncleanLoss)]
+    assert told.topic_partition == T0
+    assert told.election == elections(controller)[0]
+
+
+def test_a_log_that_is_cut_in_steps_is_one_loss(controller):
+    tell(controller, 0, lost(controller, (1, 9, 12), committed=10))
+    tell(controller, 0, lost(controller, (0, 5, 9)))
+    (election,) = elections(controller)
+    assert election.lost == (EpochRange(0, 5, 9), EpochRange(1, 9, 12))
+    assert election.committed_end_offset == 10
+
+
+def test_who_has_caught_up_without_a_loss_is_awaited_no_more(controller):
+    controller.start(1, incarnation="second", previous=controller.epochs[1])
+    assert controller.propose((1, 2)) is ErrorCode.NONE
+    assert elections(controller)[0].awaited == (0,)
+
+
+def test_it_outlives_the_controller_and_comes_with_snapshots(controller):
+    tell(controller, 0, lost(controller, (0, 5, 9), committed=7))
+    before = elections(controller)
+    controller.model.take_over(controller.model.log, controller.now_ms)
+    assert elections(controller) == before
+    again, image = MetadataImage(), controller.model.controller._image
+    again.load(image.snapshot_records(), image.end_offset)
+    assert again.notes == image.notes != {}
+
+
+def test_it_goes_with_the_topic_and_is_not_taken_for_another_one_of_that_name(controller):
+    old = lost(controller, (0, 5, 9))
+    controller.ask(DeleteTopicRequest(topic="t"))
+    assert elections(controller) == ()
+    controller.create()
+    tell(controller, 2, old)
+    assert elections(controller) == ()
+    assert controller.model.controller._image.notes == {}
+
+
+def test_the_new_leaders_end_is_told_where_it_is_known():
+    controller = Controller()
+    controller.start(0, 1, 2)
+    controller.create(min_insync_replicas=1, unclean=False)
+    for broker_id in (1, 2, 0):
+        controller.lose(broker_id)
+    controller.start(1, incarnation="second")
+    told = leaderless_log(controller.partition(), 0, 42)
+    controller.heartbeat(1, leaderless=(told,))
+    controller.ask(ElectLeadersRequest(kind=ElectionKind.UNCLEAN, partitions=(T0,)))
+    (election,) = elections(controller)
+    assert (election.leader_id, election.log_end_offset) == (1, 42)
+
+
+def test_old_elections_are_dropped(controller):
+    for number in range(ELECTIONS_MAX + 2):
+        tell(controller, controller.partition().leader_id, lost(controller, (0, number, 99)))
+        before, after = (2, 0) if number % 2 == 0 else (0, 2)
+        controller.lose(before)
+        controller.start(after, incarnation=f"run {number}")
+        assert controller.partition().leader_id == after
+    assert len(elections(controller)) == ELECTIONS_MAX
+    epochs = {one.leader_epoch for one in elections(controller)}
+    for name in controller.model.controller._image.notes["t"]:
+        assert int(name.split(".")[3]) in epochs
+
+
+@pytest.mark.parametrize(
+    ("ranges", "expected"),
+    [
+        ([], []),
+        ([(1, 3, 5), (1, 4, 9)], [(1, 3, 9)]),
+        ([(1, 3, 5), (1, 5, 9)], [(1, 3, 9)]),
+        ([(1, 3, 5), (1, 6, 9)], [(1, 3, 5), (1, 6, 9)]),
+        ([(2, 5, 9), (1, 3, 5)], [(1, 3, 5), (2, 5, 9)]),
+        ([(1, 3, 9), (1, 4, 5)], [(1, 3, 9)]),
+    ],
+)
+def test_ranges_are_combined(ranges, expected):
+    found = combined([EpochRange(*one) for one in ranges])
+    assert found == tuple(EpochRange(*one) for one in expected)
