@@ -34,7 +34,6 @@ from replog.messages import (
     MetadataFetchRequest,
     RegisterBrokerRequest,
 )
-from replog.runtime.metadata_batches import metadata_batch
 from replog.runtime.metadata_state import MetadataReplay
 from replog.runtime.quorum_node import QuorumNode
 
@@ -98,6 +97,7 @@ class ControllerNode:
         self._network = network
         self.follower: QuorumListener | None = None
         """Of a broker in the same process, which needs no copy of the log of its own."""
+        self._log = ports.log
         self._wall_ms = ports.wall_ms
         self._leadership: Leadership | None = None
         self._events: collections.deque[ControllerEvent] = collections.deque()
@@ -281,7 +281,7 @@ class ControllerNode:
             case fx.AppendRecords():
                 self._is_appending = True
                 self._proposals += 1
-                batch = metadata_batch(effect.records, self._wall_ms())
+                batch = self._log.batch_of(effect.records, self._wall_ms())
                 self.replay.note_appended(len(batch))
                 self.quorum.propose(self._proposals, effect.controller_epoch, batch, now_ms)
             case fx.Respond():

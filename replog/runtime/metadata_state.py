@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Protocol
 from replog.config import LONG_MAX
 from replog.controller.metadata_image import MetadataImage
 from replog.errors import CorruptBatchError
-from replog.runtime.metadata_batches import read_batches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,7 +72,7 @@ class MetadataReplay:
         """Take a whole snapshot in place of everything known."""
         snapshots = self._log.snapshots
         content = snapshots.read(snapshot_id, 0, snapshots.sizes[snapshot_id])
-        records = (message for batch in read_batches(content) for message in batch.messages)
+        records = (message for batch in self._log.messages_of(content) for message in batch.messages)
         with _all_is_kept():
             self._state.load(records, snapshot_id.end_offset)
         self.offset = snapshot_id.end_offset
@@ -89,7 +88,7 @@ class MetadataReplay:
             piece = self._log.read(self.offset, READ_BYTES, end_offset=high_watermark)
             before = self.offset
             self._bytes_since_snapshot += len(piece)
-            for batch in read_batches(piece, self.offset):
+            for batch in self._log.messages_of(piece, self.offset):
                 for offset, message in enumerate(batch.messages, batch.base_offset):
                     apply(message, offset)
                 self.offset = batch.last_offset + 1

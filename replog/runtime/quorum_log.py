@@ -1,7 +1,8 @@
 """The metadata log as the quorum drives it: a replica's log with snapshots and a promise.
 
 What a quorum asks of its log beyond a replica's is answered by `storage.MetadataLog`; syncs are in
-two halves, as every replica's are, so that the loop does not wait for the disk.
+two halves, as every replica's are, so that the loop does not wait for the disk. How messages become
+batches, and batches messages, is the log's business: nobody who drives it looks into them.
 """
 
 from __future__ import annotations
@@ -9,14 +10,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from replog.controller.quorum.election_state import ElectionState
-from replog.runtime.metadata_batches import check_snapshot, snapshot_batches
+from replog.runtime.metadata_batches import (
+    MetadataBatch,
+    check_snapshot,
+    leader_change_batch,
+    metadata_batch,
+    read_batches,
+    snapshot_batches,
+)
 from replog.runtime.replica_log import SyncTarget
 from replog.storage.metadata_log import MetadataLog
 from replog.storage.quorum_state import QuorumState
 from replog.types import SnapshotId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from typing_extensions import Buffer
 
     from replog._native.message_cursor import Message
 
@@ -88,6 +98,22 @@ class QuorumReplicaLog(MetadataLog):
                 current_voters=tuple(voters),
             )
         )
+
+    # -- messages
+
+    def batch_of(self, records: Sequence[Message], now_ms: int) -> bytes:
+        """These records as one batch, to be appended; its length is its size in bytes."""
+        return metadata_batch(records, now_ms)
+
+    def leader_change_of(
+        self, leader_id: int, voters: Sequence[int], granting_voters: Sequence[int], now_ms: int
+    ) -> bytes:
+        """What a leader's epoch begins with, as a batch."""
+        return leader_change_batch(leader_id, voters, granting_voters, now_ms)
+
+    def messages_of(self, batches: Buffer, start_offset: int = 0) -> Iterator[MetadataBatch]:
+        """What was read here, or in a snapshot; raises what `read_batches` raises."""
+        return read_batches(batches, start_offset)
 
     # -- snapshots
 

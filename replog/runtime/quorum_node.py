@@ -36,7 +36,6 @@ from replog.controller.quorum.messages import (
 from replog.controller.quorum.quorum import Quorum
 from replog.errors import LogFailedError, ReplogError
 from replog.messages import LogRead
-from replog.runtime.metadata_batches import leader_change_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -240,7 +239,7 @@ class QuorumNode:
         )
 
     def _append_leader_change(self, effect: fx.AppendLeaderChange) -> None:
-        batch = leader_change_batch(
+        batch = self.log.leader_change_of(
             effect.leader_id, effect.voters, effect.granting_voters, self._wall_ms()
         )
         self._append(lambda: self._append_batches(batch, effect.leader_epoch))

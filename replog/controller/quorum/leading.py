@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from replog.controller.quorum.commit_rules import committed_offset, quorum_silent_since
 from replog.controller.quorum.fetch_claim import judge_claim
@@ -52,15 +52,15 @@ class Leading:
             error = ErrorCode.INVALID_REQUEST
         role = self._standing.role
         if error != ErrorCode.NONE or not isinstance(role, Leader):
-            self._answer(request_id, QuorumFetchResponse(error=error))
+            self._answer_fetch(request_id, error=error)
             return
         self._heard_from(role, request.replica_id, now_ms)
         claim = judge_claim(self._context.log, request.fetch_offset, request.last_fetched_epoch)
         if isinstance(claim, SnapshotId):
-            self._answer(request_id, QuorumFetchResponse(snapshot_id=claim))
+            self._answer_fetch(request_id, snapshot_id=claim)
             return
         if claim is not None:
-            self._answer(request_id, QuorumFetchResponse(diverging_epoch=claim))
+            self._answer_fetch(request_id, diverging_epoch=claim)
             return
         progress = role.progress.get(request.replica_id)
         if progress is not None:
@@ -91,19 +91,17 @@ class Leading:
             elif not 0 <= request.position < size:
                 error = ErrorCode.POSITION_OUT_OF_RANGE
         if error != ErrorCode.NONE or size is None:
-            self._answer(request_id, FetchSnapshotResponse(error=error))
+            self._answer_snapshot(request_id, error=error)
             return
-        self._answer(
+        self._answer_snapshot(
             request_id,
-            FetchSnapshotResponse(
+            snapshot_id=request.snapshot_id,
+            size=size,
+            position=request.position,
+            chunk=SnapshotRead(
                 snapshot_id=request.snapshot_id,
-                size=size,
                 position=request.position,
-                chunk=SnapshotRead(
-                    snapshot_id=request.snapshot_id,
-                    position=request.position,
-                    max_bytes=request.max_bytes,
-                ),
+                max_bytes=request.max_bytes,
             ),
         )
 
@@ -170,29 +168,31 @@ class Leading:
         role, log = self._standing.role, self._context.log
         offset, end_offset = fetch.request.fetch_offset, log.log_end_offset
         if not isinstance(role, Leader):
-            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            self._answer(fetch.request_id, QuorumFetchResponse(error=error))
+            self._answer_fetch(fetch.request_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
         records = LogRead(
             start_offset=offset, end_offset=end_offset, max_bytes=fetch.request.max_bytes
         )
-        response = QuorumFetchResponse(
+        self._answer_fetch(
+            fetch.request_id,
             high_watermark=UNKNOWN_OFFSET if role.high_watermark is None else role.high_watermark,
             log_start_offset=log.log_start_offset,
             records=records if offset < end_offset else None,
         )
-        self._answer(fetch.request_id, response)
 
-    def _answer(
-        self, request_id: int, response: QuorumFetchResponse | FetchSnapshotResponse
-    ) -> None:
+    def _answer_fetch(self, request_id: int, **told: Any) -> None:
         standing = self._standing
-        told = dataclasses.replace(
-            response,
-            leader_id=standing.known_leader_id,
-            leader_epoch=standing.role.leader_epoch,
+        response = QuorumFetchResponse(
+            leader_id=standing.known_leader_id, leader_epoch=standing.role.leader_epoch, **told
         )
-        self._context.respond(request_id, told)
+        self._context.respond(request_id, response)
+
+    def _answer_snapshot(self, request_id: int, **told: Any) -> None:
+        standing = self._standing
+        response = FetchSnapshotResponse(
+            leader_id=standing.known_leader_id, leader_epoch=standing.role.leader_epoch, **told
+        )
+        self._context.respond(request_id, response)
 
     def _heard_from(self, role: Leader, replica_id: int, now_ms: int) -> None:
         progress = role.progress.get(replica_id)

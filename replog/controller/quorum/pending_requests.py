@@ -59,6 +59,11 @@ class PendingRequests:
         self._by_member.pop(member_id, None)
         self._paused_until_ms[member_id] = now_ms + self._pause_ms
 
+    @property
+    def any_asked(self) -> bool:
+        """Whether any answer is awaited."""
+        return bool(self._by_member)
+
     def expired(self, now_ms: int) -> list[int]:
         """Members that did not answer in time."""
         return [
@@ -78,10 +83,11 @@ class PendingRequests:
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When a request expires or a pause ends."""
-        return min(
-            (
-                *(pending.deadline_ms for pending in self._by_member.values()),
-                *(until for until in self._paused_until_ms.values() if until > now_ms),
-            ),
-            default=None,
-        )
+        first_ms = None
+        for pending in self._by_member.values():
+            if first_ms is None or pending.deadline_ms < first_ms:
+                first_ms = pending.deadline_ms
+        for until_ms in self._paused_until_ms.values():
+            if until_ms > now_ms and (first_ms is None or until_ms < first_ms):
+                first_ms = until_ms
+        return first_ms

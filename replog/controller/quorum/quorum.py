@@ -84,6 +84,7 @@ class Quorum:
         self._following = Following(self._context)
         self._persisted: ElectionState | None = None
         self._told: LeaderChanged | None = None
+        self._fenced: Role | None = None
 
     # -- what others may look at
 
@@ -161,8 +162,9 @@ class Quorum:
         What was asked in an earlier role or epoch is forgotten: no answer to it counts.
         """
         context, standing = self._context, self._standing
-        for member_id in context.requests.expired(now_ms):
-            self._on_silence(member_id, now_ms, reset=False)
+        if context.requests.any_asked:
+            for member_id in context.requests.expired(now_ms):
+                self._on_silence(member_id, now_ms, reset=False)
         while self._voting.advance(now_ms) or self._leading.advance(now_ms):
             pass
         if standing.role is not before:
@@ -175,8 +177,12 @@ class Quorum:
         return [*self._fences(), *effects]
 
     def _fences(self) -> list[QuorumEffect]:
+        """What a role promises and tells is set when it is taken up, and never changes in it."""
         standing, role = self._standing, self._standing.role
         fences: list[QuorumEffect] = []
+        if role is self._fenced:
+            return fences
+        self._fenced = role
         state = standing.election_state
         if state != (self._persisted or ElectionState()):
             self._persisted = state
