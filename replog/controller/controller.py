@@ -164,6 +164,12 @@ class Controller:
         self._decision.replay(record, offset, None)
         self._committed = offset + 1
 
+    def pass_over(self, end_offset: int) -> None:
+        """All below this offset is committed; what is not applied was no record of metadata."""
+        invariant(not self.active, "a controller that follows", end_offset=end_offset)
+        self._image.pass_over(end_offset)
+        self._committed = end_offset
+
     def load(self, records: Iterable[Any], end_offset: int) -> None:
         """Begin anew from a snapshot of all below `end_offset`, while not active."""
         invariant(not self.active, "a controller that follows", end_offset=end_offset)

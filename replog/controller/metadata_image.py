@@ -91,6 +91,10 @@ class MetadataImage:
             replay(self, record)
         self.end_offset = offset + 1
 
+    def pass_over(self, end_offset: int) -> None:
+        """All below this offset has been replayed: what lies there was no record of metadata."""
+        self.end_offset = end_offset
+
     def load(self, records: Iterable[Any], end_offset: int) -> None:
         """Begin anew from a snapshot of all below `end_offset`.
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.controller.metadata_image import MetadataImage
+from replog.registrations import MetadataDelta
 from replog.runtime.metadata_state import MetadataReplay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replog.controller.quorum.incidents import QuorumIncident
-    from replog.registrations import MetadataDelta
     from replog.runtime.quorum_log import QuorumReplicaLog
     from replog.types import SnapshotId
 
@@ -44,6 +44,7 @@ class MetadataFollower:
         self._deliver = deliver
         self._leader_changed = leader_changed
         self._owns_log = owns_log
+        self._told_version = 0
         self._replay = MetadataReplay(log, self.image, snapshot_interval_bytes)
 
     def start(self, now_ms: int) -> None:
@@ -83,5 +84,9 @@ class MetadataFollower:
 
     def _hand_on(self, now_ms: int) -> None:
         delta = self.image.take_delta()
+        if delta is None and self.image.end_offset > self._told_version:
+            # Controllers wait to hear that brokers have come this far.
+            delta = MetadataDelta(version=self.image.end_offset)
         if delta is not None:
+            self._told_version = delta.version
             self._deliver(delta, now_ms)

@@ -33,6 +33,9 @@ class MetadataState(Protocol):
     def apply(self, record: Message, offset: int) -> None:
         """Take the next committed record."""
 
+    def pass_over(self, end_offset: int) -> None:
+        """Take note that there is nothing to apply below this offset, but control records."""
+
     def load(self, records: Iterable[Message], end_offset: int) -> None:
         """Become what these records of a snapshot say, whatever was known before."""
 
@@ -92,6 +95,8 @@ class MetadataReplay:
                 for offset, message in enumerate(batch.messages, batch.base_offset):
                     apply(message, offset)
                 self.offset = batch.last_offset + 1
+                if not batch.messages:
+                    self._state.pass_over(self.offset)
             if self.offset == before:
                 raise CorruptBatchError(
                     f"expected whole batches from offset {before} to {high_watermark} in "
