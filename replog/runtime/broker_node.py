@@ -9,7 +9,7 @@ time, never from within one of the ports' methods.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import uuid
 
     from replog.config import ControllerOptions, ReplicationOptions
+    from replog.controller.metadata_image import MetadataImage
     from replog.messages import ControllerResponse, PartitionRequest, Response
     from replog.registrations import PartitionRegistration
     from replog.replication.incidents import RecordsLost
@@ -58,6 +59,21 @@ _SESSION_TICK = session_ev.Tick()
 
 def _host_id(request_id: int) -> int:
     return request_id << 1 | _HOST
+
+
+class ObeyedEpoch(NamedTuple):
+    """The latest leader epoch of a partition that a broker has heard of."""
+
+    topic_id: uuid.UUID
+    leader_epoch: int
+
+
+def obeyed_epochs(known: MetadataImage) -> dict[TopicPartition, ObeyedEpoch]:
+    """Those of all partitions."""
+    return {
+        partition.name: ObeyedEpoch(partition.topic.topic_id, partition.leader_epoch)
+        for partition in known.partitions()
+    }
 
 
 class BrokerNode:
@@ -97,6 +113,9 @@ class BrokerNode:
         self._executor = EffectExecutor(
             self.host.step, ports, self.journal, _host_id, self._take_fault, self._take_loss
         )
+        self.obeyed: dict[TopicPartition, ObeyedEpoch] = {}
+        """What an earlier run may have obeyed, by its copy of the metadata: put there before
+        `start`, which adds the epochs that it finds in the logs."""
         self._found: dict[TopicPartition, uuid.UUID] = {}
         """Logs that were there at start, by the id of their topic."""
         self._behind: dict[TopicPartition, uuid.UUID] = {}
@@ -119,6 +138,11 @@ class BrokerNode:
         """Register with the controller; the logs are those that the store has found."""
         replicas = self.store.replica_states()
         self._found = {replica.topic_partition: replica.topic_id for replica in replicas}
+        for replica in replicas:
+            latest = ObeyedEpoch(replica.topic_id, replica.latest_epoch)
+            obeyed = self.obeyed.setdefault(replica.topic_partition, latest)
+            if obeyed.topic_id == latest.topic_id and obeyed.leader_epoch < latest.leader_epoch:
+                self.obeyed[replica.topic_partition] = latest
         self._carry_out(
             self.session.start(self.store.previous_broker_epoch, replicas, now_ms), now_ms
         )
@@ -334,8 +358,10 @@ class BrokerNode:
         """What the broker may obey before its registration is in the metadata.
 
         It opens its logs and follows. To lead an epoch that it led before it died, with less than
-        it then had, would cut committed records off its followers. And where a topic of another id
-        is named than its log has, that log may be the newer one: it must not be deleted yet.
+        it then had, would cut committed records off its followers. To follow a leader older than
+        one that it has obeyed would let that one commit what the newer one knows nothing of. And no
+        log that it has found is deleted yet: the topic of another id may be the older one, and a
+        replica that has been moved away may have been moved back.
         """
         withheld = self._withheld
         for topic_partition, _ in delta.removed_partitions:
@@ -348,12 +374,23 @@ class BrokerNode:
         else:
             for name, registration in list(partitions.items()):
                 withheld.pop(name, None)
-                if self._found.get(name, registration.topic_id) != registration.topic_id:
+                if self._may_be_outdated(registration):
                     withheld[name] = partitions.pop(name)
                 elif registration.leader_id == self.broker_id:
                     withheld[name] = registration
                     partitions[name] = dataclasses.replace(registration, leader_id=None)
         return dataclasses.replace(delta, partitions=tuple(partitions.values()))
+
+    def _may_be_outdated(self, registration: PartitionRegistration) -> bool:
+        name, topic_id = registration.topic_partition, registration.topic_id
+        found, obeyed = self._found.get(name), self.obeyed.get(name)
+        if found is not None and (found != topic_id or self.broker_id not in registration.replicas):
+            return True
+        return (
+            obeyed is not None
+            and obeyed.topic_id == topic_id
+            and obeyed.leader_epoch > registration.leader_epoch
+        )
 
     def _removed_by(self, delta: MetadataDelta) -> tuple[tuple[TopicPartition, uuid.UUID], ...]:
         """What is gone by the delta's own word, and what a topic of another id stands in for."""

@@ -285,6 +285,7 @@ class ClusterMembers:
             rack=self._racks.get(node_id),
             journal=self._journals[node_id],
         )
+        endpoint.node.obeyed.update(opened.obeyed)
         endpoint.when_ended(lambda: self._ended(endpoint))
         self._pump.add_broker(endpoint)
         follower = MetadataFollower(

@@ -10,17 +10,21 @@ metadata before it opens its partitions: the topics' options are in there.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from replog.errors import UsageError
+from replog.runtime.broker_node import ObeyedEpoch, obeyed_epochs
 from replog.runtime.log_store import DirectoryLogStore
-from replog.runtime.metadata_state import read_topic_configs
+from replog.runtime.metadata_state import read_whole
 from replog.runtime.quorum_log import QuorumReplicaLog
 from replog.storage.kafka_uuid import format_uuid, random_uuid
 from replog.storage.log_directory import LogDirectory
 from replog.storage.meta_properties import META_PROPERTIES_FILE, read_meta_properties
 from replog.storage.metadata_log import METADATA_PARTITION
 from replog.storage.quorum_state import QUORUM_STATE_FILE, read_quorum_state
+from replog.types import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,11 +56,15 @@ class ClusterLayout(NamedTuple):
 
 
 class OpenedNode(NamedTuple):
-    """What a node has on the disk, open. `store` is a broker's, `directory` a lone controller's."""
+    """What a node has on the disk, open. `store` is a broker's, `directory` a lone controller's.
+
+    `obeyed`: which leader epochs an earlier run of a broker may have obeyed.
+    """
 
     log: QuorumReplicaLog
     store: DirectoryLogStore | None
     directory: LogDirectory | None
+    obeyed: Mapping[TopicPartition, ObeyedEpoch] = MappingProxyType({})
 
 
 def open_node(
@@ -69,9 +77,10 @@ def open_node(
     log = QuorumReplicaLog.open_in(path, wall_ms)
     try:
         if is_broker:
-            configs = read_topic_configs(log)
+            known = read_whole(log)
+            configs = {name: topic.config.log for name, topic in known.topics.items()}
             store = DirectoryLogStore.at(path, node_id, cluster_id, configs, wall_ms)
-            return OpenedNode(log, store, None)
+            return OpenedNode(log, store, None, obeyed_epochs(known))
         directory = LogDirectory.open(path, cluster_id=cluster_id, node_id=node_id)
         return OpenedNode(log, None, directory)
     except BaseException:

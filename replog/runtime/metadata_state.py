@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from replog._native.message_cursor import Message
-    from replog.config import LogConfig
     from replog.runtime.quorum_log import QuorumReplicaLog
     from replog.types import SnapshotId
 
@@ -75,7 +74,9 @@ class MetadataReplay:
         """Take a whole snapshot in place of everything known."""
         snapshots = self._log.snapshots
         content = snapshots.read(snapshot_id, 0, snapshots.sizes[snapshot_id])
-        records = (message for batch in self._log.messages_of(content) for message in batch.messages)
+        records = (
+            message for batch in self._log.messages_of(content) for message in batch.messages
+        )
         with _all_is_kept():
             self._state.load(records, snapshot_id.end_offset)
         self.offset = snapshot_id.end_offset
@@ -151,13 +152,14 @@ def _all_is_kept() -> Iterator[None]:
             gc.enable()
 
 
-def read_topic_configs(log: QuorumReplicaLog) -> dict[str, LogConfig]:
-    """The options of all topics, also of those that are not known to be committed yet.
+def read_whole(log: QuorumReplicaLog) -> MetadataImage:
+    """What all records say, also those that are not known to be committed yet.
 
-    A broker that was killed knows less than it had acted upon, and logs must open as they were.
+    A broker that was killed knows less than it had acted upon: its logs must open as they were, and
+    it must not go back to leaders of the past.
     """
     image = MetadataImage(tracks_changes=False)
     replay = MetadataReplay(log, image)
     replay.reload()
     replay.apply_committed(log.log_end_offset)
-    return {name: topic.config.log for name, topic in image.topics.items()}
+    return image

@@ -127,3 +127,29 @@ def test_commands_reach_the_controller_and_their_errors_come_back():
             await cluster.admin(CreatePartitionsRequest(topic="gone", count=3))
 
     run(scenario, brokers=3)
+
+
+def test_a_replica_that_was_moved_away_and_back_outlives_a_broker_that_remembers_less(tmp_path):
+    """Method: the broker's copy of the metadata begins before it lost the replica; on its way to
+    the present it hears of that first.
+    """
+
+    async def scenario(cluster):
+        one, two = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one,)], min_insync_replicas=1)
+        for member in cluster._running().pump.members.values():
+            member.log.checkpoint_high_watermark()
+        for replicas in ((two,), (one,)):
+            assert await reassign(cluster, replicas) is ErrorCode.NONE
+            await cluster.until(replicas_are(replicas), "replicas elsewhere")
+        await cluster.produce("orders", [b"a"])
+        for node_id in {*cluster.controller_ids, *cluster.broker_ids}:
+            cluster.kill(node_id)
+
+    async def again(cluster):
+        await cluster.in_sync("orders")
+        found = [record.value async for record in cluster.consume("orders", end="latest")]
+        assert found == [b"a"]
+
+    run(scenario, 2, directory=tmp_path)
+    run(again, 2, directory=tmp_path)
