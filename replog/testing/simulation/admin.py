@@ -23,7 +23,6 @@ from replog.testing.simulation.client import Client, Cluster
 from replog.testing.simulation.network import Network
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import Scheduler
-from replog.testing.simulation.sim_broker import CONTROLLER
 from replog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class Admin(Client):
             else:
                 self._recreated()
 
-        self.ask(CONTROLLER, request, TIMEOUT_US, created)
+        self.ask(self._cluster.controller(self.stream), request, TIMEOUT_US, created)
 
     def _wait_for_leaders(self, _: None) -> None:
         names = [TopicPartition(self._topic, n) for n in range(self._options.partitions)]
@@ -120,7 +119,7 @@ class Admin(Client):
             moved = Reassignment(topic_partition=name, replicas=None if kind == 1 else target)
             rate = self.stream.choice((None, None, 20_000))
             request = ReassignPartitionsRequest(partitions=(moved,), throttle_bytes_per_s=rate)
-        self.ask(CONTROLLER, request, TIMEOUT_US, lambda _: None)
+        self.ask(self._cluster.controller(self.stream), request, TIMEOUT_US, lambda _: None)
 
     def _delete_records(self) -> None:
         name = TopicPartition(self._topic, self.stream.below(self._options.partitions))
@@ -133,7 +132,7 @@ class Admin(Client):
 
     def _delete_scratch(self) -> None:
         self.ask(
-            CONTROLLER,
+            self._cluster.controller(self.stream),
             DeleteTopicRequest(topic=self._scratch),
             TIMEOUT_US,
             lambda _: self._create(self._scratch),

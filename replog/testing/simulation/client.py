@@ -17,8 +17,14 @@ Answered = Callable[[Any], None]
 class Cluster:
     """What clients know of the cluster: as true as the last time they asked."""
 
-    def __init__(self, lookup: Callable[[TopicPartition], PartitionRegistration | None]) -> None:
+    def __init__(
+        self,
+        lookup: Callable[[TopicPartition], PartitionRegistration | None],
+        controller: Callable[[Stream], int],
+    ) -> None:
+        """controller(stream): the address of whom one takes for the active controller."""
         self.lookup = lookup
+        self.controller = controller
 
 
 class Client:

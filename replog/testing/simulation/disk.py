@@ -1,4 +1,4 @@
-"""A broker's disk: its logs, checkpoints and clean-shutdown marker, over crashes and restarts.
+"""A node's disk: its logs, checkpoints and clean-shutdown marker, over crashes and restarts.
 
 Faults it has: loss of power (what was not synced is gone or cut short), no space, a disk that has
 failed, bytes that rotted below the recovery point, syncs that take their time or stall. It follows
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from typing import Any
 
 from replog.errors import CorruptBatchError, LogFailedError, ReplogError
 from replog.messages import ReplicaState
@@ -18,6 +19,11 @@ from replog.runtime.ports import ReplicatedLog
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import Scheduler
 from replog.testing.simulation.sim_log import LogObserver, SimLog
+from replog.testing.simulation.sim_metadata_log import (
+    METADATA_PARTITION,
+    MetadataLogObserver,
+    SimMetadataLog,
+)
 from replog.types import NO_LEADER_EPOCH, TopicPartition
 
 
@@ -30,11 +36,16 @@ def damage_of(topic_partition: TopicPartition) -> CorruptBatchError:
 
 
 class SimDisk:
-    """What outlives the process of one broker."""
+    """What outlives the process of one broker, or one controller."""
 
-    def __init__(self, broker_id: int, observer: LogObserver) -> None:
+    def __init__(
+        self, broker_id: int, observer: LogObserver, metadata_observer: MetadataLogObserver
+    ) -> None:
         self.broker_id = broker_id
         self.observer = observer
+        self._metadata_observer = metadata_observer
+        self.metadata = self._empty_metadata_log()
+        """The node's copy of the cluster's metadata."""
         self.logs: dict[TopicPartition, SimLog] = {}
         self.topic_ids: dict[TopicPartition, uuid.UUID] = {}
         self.damaged: set[TopicPartition] = set()
@@ -49,12 +60,20 @@ class SimDisk:
     def crash(self, power: Stream | None = None) -> None:
         """The process has died; with `power`, the machine has lost its power."""
         for topic_partition, log in self.logs.items():
-            keep = log.log_end_offset
-            if power is not None and log.durable_end_offset < keep:
-                at_risk = keep - log.durable_end_offset
-                keep -= power.choice((0, at_risk, at_risk, power.between(0, at_risk)))
             checkpointed = self.checkpointed.get(topic_partition, 0)
-            self.logs[topic_partition] = log.crashed(checkpointed, keep)
+            self.logs[topic_partition] = log.crashed(checkpointed, _kept(log, power))
+        metadata = self.metadata
+        self.metadata = metadata.crashed(
+            metadata.checkpointed_high_watermark, _kept(metadata, power)
+        )
+
+    def close(self) -> None:
+        """The process has stopped cleanly: all that it had is synced."""
+        self.metadata.checkpoint_high_watermark()
+        self.metadata.recovery_point = self.metadata.log_end_offset
+        self.crash()
+        for log in (*self.logs.values(), self.metadata):
+            log.synced(log.log_end_offset)
 
     def wipe(self) -> None:
         """The disk was replaced by an empty one."""
@@ -63,36 +82,52 @@ class SimDisk:
         self.damaged.clear()
         self.checkpointed.clear()
         self.clean_epoch = NO_BROKER_EPOCH
+        self.metadata = self._empty_metadata_log()
+
+    def _empty_metadata_log(self) -> SimMetadataLog:
+        return SimMetadataLog(self.broker_id, METADATA_PARTITION, self._metadata_observer)
+
+    def _all(self) -> list[SimLog]:
+        return [*self.logs.values(), self.metadata]
 
     def repair(self) -> None:
         """The disk works again, with space; who used it while it had failed must be restarted."""
         self.empty()
         self.failed = False
-        for log in self.logs.values():
+        for log in self._all():
             log.failed = False
 
     def empty(self) -> None:
         """A full disk has space again."""
         self.full = False
-        for log in self.logs.values():
+        for log in self._all():
             log.full = False
 
     def fill(self) -> None:
         """No append succeeds until `empty`."""
         self.full = True
-        for log in self.logs.values():
+        for log in self._all():
             log.full = True
 
     def fail(self) -> None:
         """Nothing that touches the disk succeeds until `repair`."""
         self.failed = True
-        for log in self.logs.values():
+        for log in self._all():
             log.failed = True
 
     def write_back(self) -> None:
         """The system writes all that the kernel holds, by itself."""
-        for log in self.logs.values():
+        for log in self._all():
             log.written_back(log.log_end_offset)
+
+
+def _kept(log: SimLog, power: Stream | None) -> int:
+    """Where a log ends after a crash; with `power`, what was not synced is drawn."""
+    keep = log.log_end_offset
+    if power is not None and log.durable_end_offset < keep:
+        at_risk = keep - log.durable_end_offset
+        keep -= power.choice((0, at_risk, at_risk, power.between(0, at_risk)))
+    return keep
 
 
 class SimStore:
@@ -206,7 +241,7 @@ class SimFlushes:
         """Asked for while a sync was under way: another one follows. Never iterated."""
         self.stalled_until_us = 0
 
-    def flush(self, topic_partition: TopicPartition, log: ReplicatedLog) -> None:
+    def flush(self, topic_partition: TopicPartition, log: Any) -> None:
         assert isinstance(log, SimLog)
         if log in self._under_way:
             self._asked.add(log)

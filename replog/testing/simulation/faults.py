@@ -19,14 +19,14 @@ from typing import NamedTuple
 from replog.messages import AlterPartitionRequest
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
-from replog.testing.simulation.sim_broker import CONTROLLER, SimBroker
+from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.world import World
 
 CUT_MS_MAX = 12_000
 HELD_MS_MEAN = 4000
-CONTROLLER_PAUSE_MS_MAX = 4000
-CONTROLLER_AWAY_MS_MAX = 2000
-"""How long an election of the quorum may take."""
+CONTROLLER_DOWN_MS_MAX = 4000
+STORM_MS = 250
+"""Between two rounds of a storm of restarts."""
 
 
 class Action(NamedTuple):
@@ -36,6 +36,11 @@ class Action(NamedTuple):
     verb: str
     targets: tuple[int, ...]
     duration_ms: int = 0
+
+
+def _between(ones: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
+    """The links both ways between two groups, as pairs one after the other."""
+    return tuple(end for one in ones for other in others for end in (one, other, other, one))
 
 
 class Faults:
@@ -53,6 +58,8 @@ class Faults:
             "pause": self._pause,
             "pause controller": self._pause_controller,
             "crash controller": self._crash_controller,
+            "power controller": self._power_controllers,
+            "restart storm": self._storm,
             "shut down": self._shut_down,
             "cut": self._cut,
             "clog": self._clog,
@@ -81,8 +88,9 @@ class Faults:
         world = self.world
         world.network.heal_all()
         world.network.options.loss = world.network.options.reset = 0.0
-        world.controller.resume()
-        world.controller.start()
+        for controller in world.quorum.controllers.values():
+            controller.resume()
+            controller.start()
         for broker in world.brokers.values():
             if broker.paused:
                 broker.resume()
@@ -120,6 +128,7 @@ class Faults:
         stream, world = self._stream, self.world
         now = world.scheduler.now_us
         ids = list(world.brokers)
+        voters = world.quorum.addresses
         some = stream.choice(ids)
         down = stream.exponential(world.options.down_time)
         leaders = [
@@ -133,20 +142,22 @@ class Faults:
             leader = stream.choice(leaders)
             if kind == "orphan leader":
                 # The controller loses it, its followers do not.
-                both_ways = (leader, CONTROLLER, CONTROLLER, leader)
-                return Action(now, "cut", both_ways, self._cut_ms())
+                return Action(now, "cut", _between((leader,), voters), self._cut_ms())
             return Action(now, kind.split(maxsplit=1)[0], (leader,), down)
         if kind in {"kill all", "power all"}:
             return Action(now, kind.split(maxsplit=1)[0], tuple(stream.sample(ids, len(ids))), down)
         if kind == "restart at once":
             return Action(now, "kill", (some,), stream.below(50))
         if kind == "cut off":
-            links = [link for other in (CONTROLLER, *ids) for link in (some, other, other, some)]
-            return Action(now, "cut", tuple(links), self._cut_ms())
+            others = [other for other in world.addresses if other != some]
+            return Action(now, "cut", _between((some,), others), self._cut_ms())
+        if kind == "heartbeats lost":
+            lost = tuple(end for voter in voters for end in (some, voter))
+            return Action(now, "cut", lost, self._cut_ms())
         if kind == "split":
-            return Action(now, "cut", self._split((CONTROLLER, *ids)), self._cut_ms())
+            return Action(now, "cut", self._split(world.addresses), self._cut_ms())
         if kind in {"one way", "clog", "reset"}:
-            source, target = stream.sample((CONTROLLER, *ids), 2)
+            source, target = stream.sample(world.addresses, 2)
             verb = "cut" if kind == "one way" else kind
             return Action(now, verb, (source, target), self._cut_ms())
         if kind == "hold proposal":
@@ -155,11 +166,28 @@ class Faults:
             )
         if kind == "damage":
             return Action(now, kind, (some, stream.below(world.options.partitions)), down)
-        if kind == "pause controller":
-            return Action(now, kind, (), min(down, CONTROLLER_PAUSE_MS_MAX))
-        if kind == "crash controller":
-            return Action(now, kind, (), min(down, CONTROLLER_AWAY_MS_MAX))
+        if kind.endswith((" controller", " controllers")):
+            return self._drawn_of_controllers(kind, now, min(down, CONTROLLER_DOWN_MS_MAX))
+        if kind == "restart storm":
+            everybody = world.addresses
+            rounds = [stream.choice(everybody) for _ in range(stream.between(4, 12))]
+            return Action(now, kind, tuple(rounds), stream.below(300))
         return Action(now, kind, (some,), down)
+
+    def _drawn_of_controllers(self, kind: str, now: int, down: int) -> Action:
+        """Of the one that leads, more often than not."""
+        quorum, stream = self.world.quorum, self._stream
+        voters = quorum.addresses
+        leader = quorum.truth.leader_id
+        one = leader if stream.chance(0.7) else stream.choice(voters)
+        if kind == "power controllers":
+            return Action(now, "power controller", voters, down)
+        if kind == "isolate controller":
+            others = [voter for voter in voters if voter != one]
+            if stream.chance(0.5):
+                others = [other for other in self.world.addresses if other != one]
+            return Action(now, "cut", _between((one,), others), self._cut_ms())
+        return Action(now, kind, (one,), down)
 
     def _cut_ms(self) -> int:
         return min(CUT_MS_MAX, 50 + self._stream.exponential(3000))
@@ -168,7 +196,7 @@ class Faults:
         """Both ways between two groups."""
         one = [address for address in addresses if self._stream.chance(0.5)]
         other = [address for address in addresses if address not in one]
-        return tuple(end for a in one for b in other for end in (a, b, b, a))
+        return _between(one, other)
 
     # -- what keeps it recoverable
 
@@ -256,7 +284,7 @@ class Faults:
         return True
 
     def _pause_controller(self, action: Action) -> bool:
-        controller = self.world.controller
+        controller = self.world.quorum.controllers[action.targets[0]]
         if controller.paused or not controller.running:
             return False
         controller.pause()
@@ -264,13 +292,45 @@ class Faults:
         return True
 
     def _crash_controller(self, action: Action) -> bool:
-        controller = self.world.controller
+        controller = self.world.quorum.controllers[action.targets[0]]
         if not controller.running:
             return False
-        controller.crash()
+        controller.kill()
         self.world.marks.hit("controller crashed")
         self._undo_after(action.duration_ms, controller.start)
         return True
+
+    def _power_controllers(self, action: Action) -> bool:
+        """Voters sync what they vouch for, so all of them may lose their power at once."""
+        controllers = [self.world.quorum.controllers[one] for one in action.targets]
+        for place, controller in enumerate(controllers):
+            self.world.network.forget(controller.address)
+            controller.kill(self._power)
+            self._undo_after(action.duration_ms * (place + 1), controller.start)
+        if len(controllers) == len(self.world.quorum.addresses):
+            self.world.marks.hit("controllers lost power all at once")
+        return True
+
+    def _storm(self, action: Action) -> bool:
+        """One node after the other is killed and started again, some of them more than once."""
+        for place, address in enumerate(action.targets):
+            at_us = self.world.scheduler.now_us + place * STORM_MS * MICROSECONDS_PER_MS
+            self.world.scheduler.plan(at_us, self._bounce, (address, action.duration_ms))
+        self.world.marks.hit("many nodes restarted within a second")
+        return True
+
+    def _bounce(self, what: tuple[int, int]) -> None:
+        address, duration_ms = what
+        if self.healed:
+            return
+        if address in self.world.brokers:
+            broker = self.world.brokers[address]
+            broker.kill()
+            self._restart_later(broker, duration_ms)
+        else:
+            controller = self.world.quorum.controllers[address]
+            controller.kill()
+            self._undo_after(duration_ms, controller.start)
 
     def _shut_down(self, action: Action) -> bool:
         (broker_id,) = action.targets
@@ -337,7 +397,8 @@ class Faults:
         """The next in-sync set that a leader proposes comes late, after it has asked again."""
         held_us = action.duration_ms * MICROSECONDS_PER_MS
         (broker_id,) = action.targets
-        self.world.network.break_under(broker_id, CONTROLLER, AlterPartitionRequest, held_us)
+        controller = self.world.quorum.truth.leader_id
+        self.world.network.break_under(broker_id, controller, AlterPartitionRequest, held_us)
         return True
 
     def _stall(self, action: Action) -> bool:

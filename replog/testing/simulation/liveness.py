@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
+from replog.testing.simulation.sim_broker import SimBroker
+from replog.testing.simulation.sim_controller import SimController
 from replog.testing.simulation.truth import PartitionTruth
 from replog.testing.simulation.violation import Violation
 from replog.testing.simulation.world import World
@@ -35,7 +37,8 @@ def unfinished(world: World) -> Iterator[str]:
             yield f"{broker} does not run"
         elif registration is None or not registration.eligible:
             yield f"{broker} takes no part: {registration}"
-    for partition in world.controller.image.reassigning:
+    yield from _behind(world)
+    for partition in world.quorum.truth.image.reassigning:
         yield f"a reassignment goes on: {partition.registration}"
     for truth in world.truth.partitions.values():
         yield from _unlike(world, truth)
@@ -46,6 +49,23 @@ def unfinished(world: World) -> Iterator[str]:
         wanted = world.truth.partitions[consumer.partition].high_watermark
         if consumer.position < wanted:
             yield f"consumer {consumer.address} is at {consumer.position}, not at {wanted}"
+
+
+def _behind(world: World) -> Iterator[str]:
+    """How the copies of the metadata log differ from that of the active controller."""
+    active = world.quorum.active
+    if active is None:
+        yield "no controller is active"
+        return
+    end = active.disk.metadata.log_end_offset
+    nodes: list[SimController | SimBroker] = [
+        *world.quorum.controllers.values(),
+        *world.brokers.values(),
+    ]
+    for node in nodes:
+        log = node.disk.metadata
+        if not node.running or (log.log_end_offset, log.high_watermark) != (end, end):
+            yield f"{node} has {log} of the metadata, {active} has {end} records"
 
 
 def _unlike(world: World, truth: PartitionTruth) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from replog.controller import incidents as controller_incidents
+from replog.controller.quorum import incidents as quorum_incidents
 from replog.messages import ErrorCode, FetchResponse
 from replog.replication.effects import TruncationCause
 from replog.replication.incidents import (
@@ -38,6 +39,13 @@ NAMES = (
     "broker fenced when its connections broke",
     "broker fenced when its session ran out",
     "controller crashed",
+    "controllers lost power all at once",
+    "controller resigned for want of a majority",
+    "controller campaigned",
+    "metadata log truncated",
+    "metadata log cut behind a snapshot",
+    "snapshot of the metadata fetched",
+    "many nodes restarted within a second",
     "replicas moved",
     "reassignment called off",
     "broker back from an unclean stop",
@@ -94,8 +102,13 @@ class Marks:
             pass
 
     def controller_incident(self, incident: Any) -> None:
-        """What the controller has reported."""
-        if isinstance(incident, controller_incidents.BrokerFenced):
+        """What a controller has reported."""
+        if isinstance(incident, quorum_incidents.LeaderResigned):
+            if incident.cause is quorum_incidents.ResignCause.QUORUM_SILENT:
+                self.hit("controller resigned for want of a majority")
+        elif isinstance(incident, quorum_incidents.CampaignBegun):
+            self.hit("controller campaigned")
+        elif isinstance(incident, controller_incidents.BrokerFenced):
             if incident.cause is controller_incidents.FenceCause.CONNECTION_LOST:
                 self.hit("broker fenced when its connections broke")
             elif incident.cause is controller_incidents.FenceCause.SESSION_EXPIRED:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from replog.config import ControllerOptions, FlushMode, LogConfig, ReplicationOptions
+from replog.config import (
+    ControllerOptions,
+    FlushMode,
+    LogConfig,
+    QuorumOptions,
+    ReplicationOptions,
+)
 from replog.registrations import TopicConfig
 from replog.testing.simulation.network import NetworkOptions
 from replog.testing.simulation.prng import Stream
@@ -20,6 +26,11 @@ FAULTS = (
     "pause leader",
     "pause controller",
     "crash controller",
+    "power controller",
+    "power controllers",
+    "isolate controller",
+    "restart storm",
+    "heartbeats lost",
     "shut down",
     "restart at once",
     "cut off",
@@ -70,8 +81,12 @@ class RunOptions:
     checkpoint_interval: int = 5000
     request_timeout: int = 10_000
     sync_us: int = 500
-    commit_us: int = 1000
-    """Mean time until the controllers' quorum has committed a record; 0: at once."""
+    controllers: int = 3
+    election_timeout: int = 500
+    quorum_fetch_timeout: int = 1000
+    quorum_fetch_wait: int = 500
+    snapshot_bytes: int = 20_971_520
+    """Of committed metadata between two snapshots."""
     fault_interval: int = 2000
     """Mean time between two faults."""
     down_time: int = 2000
@@ -112,7 +127,17 @@ class RunOptions:
         return ControllerOptions(
             broker_session_timeout_ms=self.session_timeout,
             broker_heartbeat_interval_ms=self.heartbeat,
-            metadata_fetch_wait_max_ms=self.fetch_wait,
+        )
+
+    @property
+    def quorum(self) -> QuorumOptions:
+        return QuorumOptions(
+            election_timeout_ms=self.election_timeout,
+            fetch_timeout_ms=self.quorum_fetch_timeout,
+            request_timeout_ms=self.quorum_fetch_timeout,
+            fetch_wait_max_ms=self.quorum_fetch_wait,
+            fetch_max_bytes=max(self.fetch_bytes, 1),
+            snapshot_interval_bytes=self.snapshot_bytes,
         )
 
     @property
@@ -156,7 +181,11 @@ def draw_options(stream: Stream) -> RunOptions:
         fetch_bytes=stream.choice((1, 300, 1_048_576)),
         checkpoint_interval=stream.choice((500, 5000)),
         sync_us=stream.choice((100, 500, 10_000)),
-        commit_us=stream.choice((0, 1000, 1000, 50_000)),
+        controllers=stream.choice((1, 3)),
+        election_timeout=stream.choice((200, 500, 1000)),
+        quorum_fetch_timeout=stream.choice((600, 1000, 2000)),
+        quorum_fetch_wait=stream.choice((500, 1000)),
+        snapshot_bytes=stream.choice((3000, 10_000, 20_971_520)),
         fault_interval=stream.choice((700, 1500, 3000)),
         down_time=stream.choice((100, 1000, 4000)),
         faults=tuple(name for name in FAULTS if name not in left_out),

@@ -11,14 +11,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from replog.controller.controller import Controller
+from replog.controller.broker_image import raw_incarnation
 from replog.controller.incidents import TransitionRefused
 from replog.messages import (
+    ErrorCode,
     FetchRequest,
     FetchResponse,
     HeartbeatRequest,
     ProduceRequest,
-    RegisterBrokerRequest,
 )
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta, PartitionRegistration
 from replog.replication.incidents import IsrChanged, IsrStage, LeadershipChanged
@@ -48,13 +48,11 @@ EVENTS = (
     "produce_answered",
     "fetch_answered",
     "broker_told",
-    "controller_changed",
-    "controller_stepped",
 )
 
 
 class Oracle:
-    """See the module. Satisfies LogObserver, BrokerObserver and ControllerObserver."""
+    """See the module. Satisfies LogObserver and BrokerObserver."""
 
     def __init__(self, truth: Truth, checkers: Sequence[object], marks: Marks) -> None:
         self.truth = truth
@@ -66,8 +64,10 @@ class Oracle:
         """Where to write what happens, for a reader."""
         self.leader_changes = 0
         self.truncations = 0
-        self._incarnations: dict[int, int] = {}
-        """The latest incarnation of each broker that asked to be registered."""
+        self.incarnation: Callable[[int], bytes] = lambda _: b""
+        """The one of a broker that is registered, as records have it."""
+        self._started: dict[bytes, int] = {}
+        """Which incarnation of its broker that is."""
         hears: dict[str, tuple[Callable[..., None], ...]] = {
             name: tuple(getattr(one, name) for one in checkers if hasattr(one, name))
             for name in EVENTS
@@ -88,8 +88,6 @@ class Oracle:
         self._on_produce_answered = hears["produce_answered"]
         self._on_fetch_answered = hears["fetch_answered"]
         self._on_broker_told = hears["broker_told"]
-        self._on_controller_changed = hears["controller_changed"]
-        self._on_controller_stepped = hears["controller_stepped"]
 
     # -- what happens, counted
 
@@ -227,10 +225,13 @@ class Oracle:
             truth = None if log is None else self.truth.truth_of(log)
             in_sync = entry.broker_id in incident.isr
             if truth is not None and incident.leader_id is not None and in_sync:
-                truth.accepted(incident.leader_epoch)
+                truth.accepted(entry.broker_id, incident.leader_epoch)
 
     def process_started(self, broker: SimBroker) -> None:
         self.note(f"{broker} starts as incarnation {broker.incarnation}")
+        self._started[raw_incarnation(f"{broker.broker_id}-{broker.incarnation}")] = (
+            broker.incarnation
+        )
 
     def process_ended(self, broker: SimBroker, how: str) -> None:
         """`how` as SimBroker says it."""
@@ -238,6 +239,10 @@ class Oracle:
         broker_id = broker.broker_id
         for key in [key for key in self.truth.claims if key[0] == broker_id]:
             del self.truth.claims[key]
+        if not broker.powered:
+            # Its copy of the metadata was not synced: what it has obeyed may be forgotten.
+            for truth in self.truth.partitions.values():
+                truth.accepted_epochs.pop(broker_id, None)
         if broker.disk.clean_epoch == NO_BROKER_EPOCH:
             self.truth.unclean[broker_id] = broker.incarnation
 
@@ -267,45 +272,30 @@ class Oracle:
             for hear in self._on_fetch_answered:
                 hear(broker, request, response)
 
-    def broker_told(
-        self, broker: SimBroker, deltas: tuple[MetadataDelta, ...], version: int
-    ) -> None:
-        told = self.truth.told
+    def broker_told(self, broker: SimBroker, delta: MetadataDelta, version: int) -> None:
         for hear in self._on_broker_told:
-            hear(broker, deltas)
-        for delta in deltas:
-            if delta.version > version:
-                continue
-            for registration in delta.partitions:
-                key = (broker.broker_id, registration.topic_partition)
-                before = told.get(key)
-                if (
-                    before is None
-                    or before.topic_id != registration.topic_id
-                    or registration.partition_epoch > before.partition_epoch
-                ):
-                    told[key] = registration
+            hear(broker, delta)
+        if delta.version > version:
+            return
+        told = self.truth.told
+        for registration in delta.partitions:
+            key = (broker.broker_id, registration.topic_partition)
+            before = told.get(key)
+            if (
+                before is None
+                or before.topic_id != registration.topic_id
+                or registration.partition_epoch > before.partition_epoch
+            ):
+                told[key] = registration
 
-    # -- the controller
+    # -- controllers
 
-    def controller_received(self, sender: int | None, request: Any) -> None:
-        if type(request) is RegisterBrokerRequest and request.broker_id >= 0:
-            incarnation = int(request.incarnation_id.rpartition("-")[2])
-            self._incarnations[request.broker_id] = incarnation
-        elif type(request) is HeartbeatRequest and request.damaged:
+    def controller_answered(self, request: Any, response: Any) -> None:
+        """A controller answers; what it says is committed."""
+        if type(request) is HeartbeatRequest and response.error is ErrorCode.NONE:
             at_risk = self.truth.at_risk.get(request.broker_id, {})
             for log in request.damaged:
                 at_risk.pop(log.topic_partition, None)
-
-    def controller_changed(self, controller: Controller, epoch: int, log: Sequence[Any]) -> None:
-        if epoch > 1:
-            self.note(f"controller of epoch {epoch} has replayed {len(log)} records")
-        for hear in self._on_controller_changed:
-            hear(controller, epoch, log)
-
-    def controller_stepped(self, controller: Controller) -> None:
-        for hear in self._on_controller_stepped:
-            hear(controller)
 
     def controller_reported(self, incident: Any) -> None:
         if isinstance(incident, TransitionRefused):
@@ -335,14 +325,17 @@ class Oracle:
             self._register(registration)
         for broker_id in renewed:
             died = truth.unclean.get(broker_id)
-            if died is not None and self._incarnations.get(broker_id, 0) > died:
+            if died is not None and self._registered_incarnation(broker_id) > died:
                 del truth.unclean[broker_id]
                 for hear in self._on_unclean_registered:
                     hear(broker_id)
 
+    def _registered_incarnation(self, broker_id: int) -> int:
+        return self._started[self.incarnation(broker_id)]
+
     def _forget_risks(self, broker_id: int) -> None:
         """A later incarnation has registered: what the disk lost is known from here on."""
-        registered = self._incarnations.get(broker_id, 0)
+        registered = self._registered_incarnation(broker_id)
         at_risk = self.truth.at_risk.get(broker_id, {})
         for name in [name for name, died in at_risk.items() if died < registered]:
             del at_risk[name]

@@ -1,37 +1,40 @@
-"""One broker machine: a process that runs production code, a disk that outlives it, an address.
+"""One broker machine: production code that follows the metadata log, and a disk that outlives it.
 
-The process can be killed (its connections are reset), lose its power (nobody is told), be paused
-(what arrives waits, timers stand still, its peers see silence) and be started again with the same
-disk. Its clock is monotonic and starts anywhere.
+The process is a `BrokerNode` and an observer of the controllers' quorum, which fetches the metadata
+log into a copy of the broker's own. It begins with what that copy holds, asks whom it takes for the
+active controller, and comes back with the same disk.
 """
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Callable
-from typing import Any, Protocol
+import dataclasses
+from typing import Any, Protocol, cast
 
-from replog.config import ControllerOptions, ReplicationOptions
+from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
 from replog.errors import ReplogError
-from replog.messages import (
-    ControllerRequest,
-    ErrorCode,
-    MetadataFetchResponse,
-    PartitionRequest,
-    PartitionResponse,
-)
+from replog.messages import ControllerRequest, ErrorCode, PartitionRequest, PartitionResponse
 from replog.registrations import MetadataDelta
-from replog.runtime.broker_node import BrokerNode
+from replog.runtime.broker_node import BrokerNode, obeyed_epochs
 from replog.runtime.journal import JournalEntry
+from replog.runtime.metadata_follower import MetadataFollower
+from replog.runtime.metadata_state import read_whole
 from replog.runtime.ports import Ports, ReplicatedLog
+from replog.runtime.quorum_node import QuorumNode, QuorumPorts
 from replog.testing.simulation.disk import SimDisk, SimFlushes, SimStore
-from replog.testing.simulation.network import Connection, Network
+from replog.testing.simulation.network import Network
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS, Scheduler
+from replog.testing.simulation.sim_machine import SimMachine
+from replog.testing.simulation.sim_metadata_log import METADATA_PARTITION
 from replog.types import TopicPartition
 
-CONTROLLER = 0
-"""The controller's address; brokers have their ids, from 1 on."""
+CLIENTS_FROM = 1000
+"""Addresses from here on are clients'."""
+CONTROLLERS_FROM = 100
+"""Addresses from here on are controllers'; those below are brokers'."""
+
+_BROKER, _OBSERVER = 0, 1
+"""Lowest bit of a request's id on the network: which of the two asked."""
 
 
 class BrokerObserver(Protocol):
@@ -54,14 +57,23 @@ class BrokerObserver(Protocol):
         self, broker: SimBroker, request: Any, response: PartitionResponse
     ) -> None: ...
 
-    def broker_told(
-        self, broker: SimBroker, deltas: tuple[MetadataDelta, ...], version: int
-    ) -> None:
-        """The process was given these, and has obeyed those up to `version`."""
+    def broker_told(self, broker: SimBroker, delta: MetadataDelta, version: int) -> None:
+        """The process was given this, and has obeyed deltas up to `version`."""
 
 
-class SimBroker:
-    """See the module; satisfies `network.Node`, and `runtime.ports.Network` for its process."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSettings:
+    """What all brokers of a run have in common."""
+
+    voters: tuple[int, ...]
+    replication: ReplicationOptions
+    controller: ControllerOptions
+    quorum: QuorumOptions
+    sync_mean_us: int = 500
+
+
+class SimBroker(SimMachine):
+    """See the module; also `runtime.ports.Network`, and the network of its observer."""
 
     def __init__(
         self,
@@ -71,52 +83,28 @@ class SimBroker:
         observer: BrokerObserver,
         disk: SimDisk,
         stream: Stream,
+        settings: BrokerSettings,
         *,
-        replication: ReplicationOptions,
-        controller: ControllerOptions,
-        sync_mean_us: int = 500,
         rack: str | None = None,
     ) -> None:
+        super().__init__(broker_id, scheduler, network, stream)
         self.broker_id = broker_id
         self.disk = disk
         self.node: BrokerNode | None = None
-        self.incarnation = 0
-        self.paused = False
-        self.powered = True
         self.stopping = False
         """A controlled shutdown is under way."""
-        self.clock_us = stream.below(10**9)
-        """What its clock shows at virtual time 0."""
         self.flushes: SimFlushes | None = None
-        self._scheduler = scheduler
-        self._network = network
         self._observer = observer
-        self._stream = stream
-        self._options = (replication, controller, rack)
-        self._sync_mean_us = sync_mean_us
-        self._inbox: collections.deque[tuple[Callable[..., None], tuple[Any, ...]]] = (
-            collections.deque()
-        )
-        self._armed_us: int | None = None
-        self._next_request_id = 0
-        self._asked: dict[int, tuple[Connection, int, Any]] = {}
-        """Requests that wait for our answer: on which connection, under which id."""
-        self._asking: dict[Connection, dict[int, None]] = {}
-        """Ids of our requests that wait for an answer, per connection, oldest first."""
-        network.nodes[broker_id] = self
-
-    def __repr__(self) -> str:
-        state = "paused" if self.paused else "running" if self.node is not None else "down"
-        return f"<SimBroker {self.broker_id}, {state}>"
+        self._settings = settings
+        self._rack = rack
+        self._member: QuorumNode | None = None
+        self._follower: MetadataFollower | None = None
+        self._controller_at: int | None = None
+        """The controller that leads the quorum, as far as this broker knows."""
 
     @property
     def running(self) -> bool:
         return self.node is not None
-
-    @property
-    def now_ms(self) -> int:
-        """What this broker's clock shows."""
-        return (self._scheduler.now_us + self.clock_us) // MICROSECONDS_PER_MS
 
     def start(self) -> None:
         """Start a process on the disk as it is."""
@@ -132,19 +120,50 @@ class SimBroker:
             if self.incarnation == incarnation and self.node is not None:
                 self._do(self._take_flush, topic_partition, log, error)
 
-        self.flushes = SimFlushes(self._scheduler, self._stream, self._sync_mean_us, flushed)
-        replication, controller, rack = self._options
+        settings = self._settings
+        self.flushes = SimFlushes(self._scheduler, self._stream, settings.sync_mean_us, flushed)
         self.node = BrokerNode(
             self.broker_id,
             f"{self.broker_id}-{self.incarnation}",
             Ports(SimStore(self.disk), self, self.flushes),
-            replication=replication,
-            controller=controller,
-            rack=rack,
+            replication=settings.replication,
+            controller=settings.controller,
+            rack=self._rack,
+            follows_log=True,
         )
+        self.node.obeyed.update(obeyed_epochs(read_whole(cast("Any", self.disk.metadata))))
+        self._follow()
         self.node.journal.listener = self._observer.incident
         self._observer.process_started(self)
         self._do(self._take_start)
+
+    def _follow(self) -> None:
+        """Make what follows the metadata log."""
+        flushes, log = self.flushes, self.disk.metadata
+        assert flushes is not None
+        options = self._settings.quorum
+        self._follower = MetadataFollower(
+            log,  # type: ignore[arg-type] # it does what the real one does
+            self._wall_ms,
+            deliver=self._obey,
+            leader_changed=self._turn_to,
+            owns_log=True,
+            snapshot_interval_bytes=options.snapshot_interval_bytes,
+        )
+        ports = QuorumPorts(
+            log=log,  # type: ignore[arg-type] # likewise
+            network=self,
+            flush=lambda log: flushes.flush(METADATA_PARTITION, log),
+            wall_ms=self._wall_ms,
+        )
+        self._member = QuorumNode(
+            self.broker_id,
+            self._settings.voters,
+            ports,
+            self._follower,
+            self._stream.below,
+            options,
+        )
 
     def kill(self, power: Stream | None = None) -> None:
         """End the process with nothing flushed; with `power`, what was not synced is at risk."""
@@ -168,10 +187,8 @@ class SimBroker:
             return
         self._end()
         clean_epoch = self.disk.clean_epoch
-        self.disk.crash()
+        self.disk.close()
         self.disk.clean_epoch = clean_epoch
-        for log in self.disk.logs.values():
-            log.synced(log.log_end_offset)
         self._network.reset_all(self.broker_id, silent=False)
         self._observer.process_ended(self, "closed")
 
@@ -181,168 +198,136 @@ class SimBroker:
             self.stopping = True
             self._do(self._take_shutdown)
 
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        """Go on with what has arrived meanwhile; timers that are due may come first."""
-        if not self.paused:
-            return
-        self.paused = False
-        if self.node is None:
-            return
-        if self._stream.chance(0.5):
-            self._tick()
-        while self._inbox and not self.paused and self.node is not None:
-            act, arguments = self._inbox.popleft()
-            if act == self._take_request and self._inbox and self._inbox[0][0] == act:
-                self._take_request(*arguments, more=True)
-                continue
-            act(*arguments)
-            self._after()
-        self._tick()
-
-    def _end(self) -> None:
-        self.node = None
-        self.flushes = None
-        self.paused = False
-        self.stopping = False
-        self._inbox.clear()
-        self._asked.clear()
-        self._asking.clear()
-        self._armed_us = None
-
-    def request_arrived(self, connection: Connection, request_id: int, request: Any) -> None:
-        if self.node is None:
-            self._network.refuse(connection, silent=not self.powered)
-        elif self.paused:
-            self._inbox.append((self._take_request, (connection, request_id, request)))
-        else:
-            self._take_request(connection, request_id, request)
-            self._after()
-
-    def response_arrived(self, connection: Connection, request_id: int, response: Any) -> None:
-        if self.paused:
-            self._inbox.append((self._take_response, (connection, request_id, response)))
-        elif self.node is not None:
-            self._take_response(connection, request_id, response)
-            self._after()
-
-    def connection_lost(self, connection: Connection) -> None:
-        if self.paused:
-            self._inbox.append((self._take_loss, (connection,)))
-        elif self.node is not None:
-            self._take_loss(connection)
-            self._after()
+    # -- the networks of the two
 
     def send_to_broker(self, request_id: int, to: int, request: PartitionRequest) -> None:
-        self._send(request_id, to, request)
-
-    def send_to_controller(self, request_id: int, request: ControllerRequest) -> None:
-        self._send(request_id, CONTROLLER, request)
-
-    def _send(self, request_id: int, to: int, request: Any) -> None:
-        connection = self._network.request(self.broker_id, to, request_id, request)
-        asking = self._asking.get(connection)
-        if asking is None:
-            asking = self._asking[connection] = {}
-        asking[request_id] = None
+        self._send(request_id << 1 | _BROKER, to, request)
         self._observer.broker_sent(self, to, request)
 
-    def respond(self, request_id: int, response: PartitionResponse) -> None:
-        asked = self._asked.pop(request_id, None)
-        if asked is not None:
-            connection, asked_id, request = asked
-            self._observer.broker_answered(self, request, response)
-            self._network.respond(connection, asked_id, response)
+    def send_to_controller(self, request_id: int, request: ControllerRequest) -> None:
+        to = self._controller_at
+        if to is None:
+            self._scheduler.after(1, self._nobody_to_ask, (self.incarnation, request_id))
+            return
+        self._send(request_id << 1 | _BROKER, to, request)
+        self._observer.broker_sent(self, to, request)
 
-    def _do(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Let the process do something: now, or when it is not paused any more."""
-        if self.paused:
-            self._inbox.append((act, arguments))
+    def send_to_member(self, request_id: int, member_id: int, request: Any) -> None:
+        self._send(request_id << 1 | _OBSERVER, member_id, request)
+
+    def respond(self, request_id: int, response: PartitionResponse) -> None:
+        asked = self._asked.get(request_id)
+        if asked is not None:
+            self._observer.broker_answered(self, asked[2], response)
+            self._answer(request_id, response)
+
+    def respond_to_member(self, request_id: int, response: Any) -> None:
+        raise AssertionError("nobody asks an observer")
+
+    def _nobody_to_ask(self, asked: tuple[int, int]) -> None:
+        incarnation, request_id = asked
+        if incarnation == self.incarnation and self.running:
+            self._do(self.request_failed, request_id << 1 | _BROKER)
+
+    # -- told by the follower
+
+    def _obey(self, delta: MetadataDelta, now_ms: int) -> None:
+        node = self.node
+        if node is not None:
+            node.follow_metadata(delta, now_ms)
+            self._observer.broker_told(self, delta, node.session.version)
+
+    def _turn_to(self, leader_id: int | None, now_ms: int) -> None:
+        self._controller_at = leader_id
+        if leader_id is not None and self.node is not None:
+            self.node.controller_found(now_ms)
+
+    def _wall_ms(self) -> int:
+        return self._scheduler.now_us // MICROSECONDS_PER_MS
+
+    # -- the process
+
+    @property
+    def deadline_ms(self) -> int | None:
+        assert self.node is not None
+        assert self._member is not None
+        deadline, other = self.node.next_deadline_ms, self._member.next_deadline_ms
+        if deadline is None:
+            return other
+        return deadline if other is None or deadline < other else other
+
+    def tick(self) -> None:
+        now_ms = self.now_ms
+        for one in (self.node, self._member):
+            assert one is not None
+            deadline = one.next_deadline_ms
+            if deadline is not None and deadline <= now_ms:
+                one.tick(now_ms)
+        assert self._follower is not None
+        self._follower.tick(now_ms)
+
+    def take_request(self, own_id: int, sender: int, request: Any, *, more: bool) -> None:
+        assert self.node is not None
+        self._observer.broker_received(self, request)
+        self.node.receive_request(own_id, request, self.now_ms, more=more)
+        self._observer.broker_received(self, None)
+
+    def take_response(self, request_id: int, response: Any) -> None:
+        assert self.node is not None
+        assert self._member is not None
+        asker = self._member if request_id & 1 == _OBSERVER else self.node
+        asker.receive_response(request_id >> 1, response, self.now_ms)
+
+    def request_failed(self, request_id: int) -> None:
+        assert self.node is not None
+        assert self._member is not None
+        asker = self._member if request_id & 1 == _OBSERVER else self.node
+        asker.request_failed(request_id >> 1, self.now_ms)
+
+    def requester_gone(self, own_id: int) -> None:
+        assert self.node is not None
+        self.node.requester_gone(own_id, self.now_ms)
+
+    def has_ended(self) -> bool:
+        assert self.node is not None
+        assert self._member is not None
+        ended = self.node.ended
+        if ended is not None and ended.error is ErrorCode.NONE:
+            self.close()
+        elif ended is not None or self._member.failed is not None:
+            self.kill()
         else:
-            act(*arguments)
-            self._after()
+            return False
+        return True
+
+    def _end(self) -> None:
+        super()._end()
+        self.node = None
+        self.flushes = None
+        self.stopping = False
+        self._member = None
+        self._follower = None
+        self._controller_at = None
 
     def _take_start(self) -> None:
         assert self.node is not None
-        self.node.start(self.now_ms)
+        assert self._follower is not None
+        assert self._member is not None
+        now_ms = self.now_ms
+        self.node.start(now_ms)
+        self._follower.start(now_ms)
+        self._member.start(now_ms)
 
     def _take_shutdown(self) -> None:
         if self.node is not None:
             self.node.shut_down(self.now_ms)
 
-    def _take_request(
-        self, connection: Connection, request_id: int, request: Any, *, more: bool = False
-    ) -> None:
-        assert self.node is not None
-        self._next_request_id += 1
-        own_id = self._next_request_id
-        self._asked[own_id] = (connection, request_id, request)
-        self._observer.broker_received(self, request)
-        self.node.receive_request(own_id, request, self.now_ms, more=more)
-        self._observer.broker_received(self, None)
-
-    def _take_response(self, connection: Connection, request_id: int, response: Any) -> None:
-        asking = self._asking.get(connection)
-        if asking is None or request_id not in asking or self.node is None:
-            return
-        del asking[request_id]
-        node = self.node
-        node.receive_response(request_id, response, self.now_ms)
-        if type(response) is MetadataFetchResponse:
-            self._observer.broker_told(self, response.deltas, node.session.version)
-
-    def _take_loss(self, connection: Connection) -> None:
-        if self.node is None:
-            return
-        if connection.server == self.broker_id:
-            gone = [own for own, asked in self._asked.items() if asked[0] is connection]
-            for own_id in gone:
-                if self._asked.pop(own_id, None) is not None:
-                    self.node.requester_gone(own_id, self.now_ms)
-            return
-        for request_id in self._asking.pop(connection, {}):
-            self.node.request_failed(request_id, self.now_ms)
-
     def _take_flush(
         self, topic_partition: TopicPartition, log: ReplicatedLog, error: ReplogError | None
     ) -> None:
-        if self.node is not None:
+        if self.node is None or self._member is None:
+            return
+        if topic_partition is METADATA_PARTITION:
+            self._member.flush_completed(error, self.now_ms)
+        else:
             self.node.flush_completed(topic_partition, log, self.now_ms, error)
-
-    def _after(self) -> None:
-        """Obey an ended session, and see that the timer is set."""
-        node = self.node
-        if node is None:
-            return
-        if node.ended is not None:
-            if node.ended.error is ErrorCode.NONE:
-                self.close()
-            else:
-                self.kill()
-            return
-        deadline = node.next_deadline_ms
-        if deadline is None:
-            return
-        due_us = deadline * MICROSECONDS_PER_MS - self.clock_us
-        if self._armed_us is None or due_us < self._armed_us:
-            self._armed_us = due_us
-            self._scheduler.at(due_us, self._timer, (self.incarnation, due_us))
-
-    def _timer(self, armed: tuple[int, int]) -> None:
-        incarnation, due_us = armed
-        if incarnation != self.incarnation or due_us != self._armed_us:
-            return
-        self._armed_us = None
-        if not self.paused:
-            self._tick()
-
-    def _tick(self) -> None:
-        node = self.node
-        if node is None:
-            return
-        deadline = node.next_deadline_ms
-        if deadline is not None and deadline <= self.now_ms:
-            node.tick(self.now_ms)
-        self._after()

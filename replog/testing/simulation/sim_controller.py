@@ -1,252 +1,232 @@
-"""The controllers' machine: production code on a metadata log, behind one address.
+"""One controller machine: a voter of the quorum that runs production code, with a disk of its own.
 
-The log is what a quorum makes of it: what is appended is committed after a while, and a controller
-that crashes loses none of that, but may lose what it had not seen committed. Another one replays
-the log, after the time that an election takes, and goes on; meanwhile nobody answers. It can be
-paused, and cut off like any other address. The quorum itself is simulated elsewhere.
-
-The observer hears of what is committed, batch by batch, from an image of its own.
+The observer hears of each event that its controller takes and of what came of it, and of what it
+says to the other members.
 """
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, get_args
 
+from replog.config import QuorumOptions
 from replog.controller.controller import Controller
-from replog.controller.effects import AppendRecords, Report, Respond
-from replog.controller.events import (
-    Committed,
-    ConnectionLost,
-    ControllerEvent,
-    LeadershipGained,
-    RecordsAppended,
-    RequestReceived,
-    Tick,
-)
-from replog.controller.metadata_image import MetadataImage
-from replog.registrations import MetadataDelta
-from replog.testing.simulation.network import Connection, Network
+from replog.controller.effects import ControllerEffect
+from replog.controller.events import ControllerEvent
+from replog.controller.quorum.messages import QuorumRequest, QuorumResponse
+from replog.errors import ReplogError
+from replog.runtime.controller_node import ControllerNode
+from replog.runtime.journal import Journal, JournalEntry
+from replog.runtime.quorum_node import QuorumPorts
+from replog.testing.simulation.disk import SimDisk, SimFlushes
+from replog.testing.simulation.network import Network
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS, Scheduler
-from replog.testing.simulation.sim_broker import CONTROLLER
+from replog.testing.simulation.sim_broker import CLIENTS_FROM, CONTROLLERS_FROM
+from replog.testing.simulation.sim_machine import SimMachine
+from replog.testing.simulation.sim_metadata_log import METADATA_PARTITION
 
-CLIENTS_FROM = 1000
-"""Addresses from here on are clients'; those below are brokers'."""
-
-_TICK = Tick()
+_QUORUM_REQUESTS = frozenset(get_args(QuorumRequest))
 
 
 class ControllerObserver(Protocol):
-    """Who is told what the controller decided, when it is committed and in order."""
+    """Who is told what controllers do and say."""
 
-    def metadata_changed(self, delta: MetadataDelta) -> None: ...
+    def controller_started(self, machine: SimController) -> None: ...
 
-    def controller_changed(self, controller: Controller, epoch: int, log: list[Any]) -> None:
-        """A controller has replayed the log and leads."""
+    def controller_ended(self, machine: SimController, how: str) -> None:
+        """`how`: killed or power lost."""
 
-    def controller_received(self, sender: int | None, request: Any) -> None:
-        """A request is about to be handed to the controller."""
+    def controller_stepped(
+        self, machine: SimController, event: ControllerEvent, effects: list[ControllerEffect]
+    ) -> None:
+        """Its controller has taken an event; the effects are not carried out yet."""
 
-    def controller_stepped(self, controller: Controller) -> None:
-        """The controller has taken an event."""
+    def member_sent(self, machine: SimController, to: int, request: QuorumRequest) -> None: ...
 
-    def controller_reported(self, incident: Any) -> None: ...
+    def member_answered(
+        self, machine: SimController, request: Any, response: QuorumResponse
+    ) -> None: ...
+
+    def controller_incident(self, entry: JournalEntry) -> None:
+        """It has reported something."""
 
 
-class SimController:
-    """See the module; satisfies `network.Node`."""
+class WatchedController(Controller):
+    """The production controller; somebody looks at every step."""
+
+    watch: Callable[[ControllerEvent, list[ControllerEffect]], None]
+
+    def step(self, event: ControllerEvent, now_ms: int) -> list[ControllerEffect]:
+        effects = super().step(event, now_ms)
+        self.watch(event, effects)
+        return effects
+
+
+class SimController(SimMachine):
+    """See the module; also the network of its quorum member and of its controller."""
 
     def __init__(
         self,
+        node_id: int,
         scheduler: Scheduler,
         network: Network,
         observer: ControllerObserver,
-        make: Callable[[], Controller],
+        disk: SimDisk,
         stream: Stream,
         *,
-        commit_mean_us: int = 0,
+        voters: tuple[int, ...],
+        make: Callable[[], WatchedController],
+        quorum: QuorumOptions,
+        sync_mean_us: int = 500,
         resets_fence: Callable[[], bool] = lambda: True,
     ) -> None:
         """make() gives a controller that knows nothing.
 
-        commit_mean_us: mean time until the quorum has committed; 0: at once. resets_fence():
-        whether a broken connection is taken for a dead broker this time.
+        resets_fence(): whether a broken connection is taken for a dead peer this time.
         """
-        self.paused = False
-        self.controller = make()
-        self.epoch = 0
-        self.log: list[Any] = []
-        """All records, also those that may yet be lost."""
-        self.image = MetadataImage()
-        """What is committed."""
-        self._ends: collections.deque[int] = collections.deque()
-        """Where batches end that are not committed yet."""
-        self._running = False
-        self._make = make
-        self._stream = stream
-        self._commit_mean_us = commit_mean_us
-        self._scheduler = scheduler
-        self._network = network
+        super().__init__(node_id, scheduler, network, stream)
+        self.disk = disk
+        self.node: ControllerNode | None = None
+        self.flushes: SimFlushes | None = None
         self._observer = observer
+        self._voters = voters
+        self._make = make
+        self._options = quorum
+        self._sync_mean_us = sync_mean_us
         self._resets_fence = resets_fence
-        self._inbox: collections.deque[tuple[Callable[..., None], tuple[Any, ...]]] = (
-            collections.deque()
-        )
-        self._armed_us: int | None = None
-        self._next_request_id = 0
-        self._asked: dict[int, tuple[Connection, int]] = {}
-        network.nodes[CONTROLLER] = self
-        self.start()
-
-    @property
-    def now_ms(self) -> int:
-        return self._scheduler.now_us // MICROSECONDS_PER_MS
 
     @property
     def running(self) -> bool:
-        return self._running
+        return self.node is not None
+
+    @property
+    def controller(self) -> WatchedController | None:
+        """What decides, or stands by; None while the process is down."""
+        node = self.node
+        return None if node is None else node.controller  # type: ignore[return-value]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it decides, or believes so."""
+        return self.node is not None and self.node.is_active
 
     def start(self) -> None:
-        """Let a controller take over; nothing happens where one runs."""
-        if self._running:
+        """Start a process on the disk as it is; nothing happens where one runs."""
+        if self.node is not None:
             return
-        self._running = True
-        self.epoch += 1
-        for offset, record in enumerate(self.log):
-            self.controller.apply(record, offset)
-        self._observer.controller_changed(self.controller, self.epoch, self.log)
-        gained = LeadershipGained(controller_epoch=self.epoch, end_offset=len(self.log))
-        self._step(gained)
+        self.incarnation += 1
+        self.powered = True
+        incarnation = self.incarnation
 
-    def crash(self) -> None:
-        """Let the controller die. What it had not seen committed may be committed or lost."""
-        if not self._running:
-            return
-        self._running = False
-        self.paused = False
-        self._inbox.clear()
-        self._asked.clear()
-        self._armed_us = None
-        kept = len(self._ends) and self._stream.below(len(self._ends) + 1)
-        end = self._ends[kept - 1] if kept else self.image.end_offset
-        del self.log[end:]
-        self._take_commit(end)
-        self._ends.clear()
-        self.controller = self._make()
-        self._network.reset_all(CONTROLLER, silent=False)
+        def flushed(_: Any, __: Any, error: ReplogError | None) -> None:
+            if self.incarnation == incarnation and self.node is not None:
+                self._do(self._take_flush, error)
 
-    def request_arrived(self, connection: Connection, request_id: int, request: Any) -> None:
-        if not self._running:
-            self._network.refuse(connection, silent=False)
-        else:
-            self._do(self._take_request, connection, request_id, request)
-
-    def response_arrived(self, connection: Connection, request_id: int, response: Any) -> None:
-        raise AssertionError("the controller asks nobody")
-
-    def connection_lost(self, connection: Connection) -> None:
-        if self._running:
-            self._do(self._take_loss, connection)
-
-    def pause(self) -> None:
-        self.paused = True
-
-    def resume(self) -> None:
-        """Go on with what has arrived meanwhile, the oldest first."""
-        self.paused = False
-        while self._inbox and not self.paused:
-            act, arguments = self._inbox.popleft()
-            act(*arguments)
-        if not self.paused:
-            self._timer(self._armed_us)
-
-    def _do(self, act: Callable[..., None], *arguments: Any) -> None:
-        if self.paused:
-            self._inbox.append((act, arguments))
-        else:
-            act(*arguments)
-
-    def _take_request(self, connection: Connection, request_id: int, request: Any) -> None:
-        self._next_request_id += 1
-        self._asked[self._next_request_id] = (connection, request_id)
-        sender = connection.client if connection.client < CLIENTS_FROM else None
-        self._observer.controller_received(sender, request)
-        self._step(
-            RequestReceived(request_id=self._next_request_id, sender=sender, request=request)
+        flushes = SimFlushes(self._scheduler, self._stream, self._sync_mean_us, flushed)
+        self.flushes = flushes
+        controller = self._make()
+        controller.watch = self._watch
+        journal = Journal()
+        journal.listener = self._observer.controller_incident
+        ports = QuorumPorts(
+            log=self.disk.metadata,  # type: ignore[arg-type] # it does what the real one does
+            network=self,
+            flush=lambda log: flushes.flush(METADATA_PARTITION, log),
+            wall_ms=lambda: self._scheduler.now_us // MICROSECONDS_PER_MS,
         )
+        self.node = ControllerNode(
+            self.address,
+            self._voters,
+            controller,
+            ports,
+            self,
+            journal,
+            self._stream.below,
+            self._options,
+        )
+        self._observer.controller_started(self)
+        self._do(self._take_start)
 
-    def _take_loss(self, connection: Connection) -> None:
-        for own_id in [own for own, (asker, _) in self._asked.items() if asker is connection]:
-            del self._asked[own_id]
-        if connection.client < CLIENTS_FROM and self._resets_fence():
-            self._step(ConnectionLost(broker_id=connection.client))
-
-    def _step(self, event: ControllerEvent) -> None:
-        events = collections.deque([event])
-        while events:
-            for effect in self.controller.step(events.popleft(), self.now_ms):
-                if isinstance(effect, Respond):
-                    asked = self._asked.pop(effect.request_id, None)
-                    if asked is not None:
-                        self._network.respond(*asked, effect.response)
-                elif isinstance(effect, Report):
-                    self._observer.controller_reported(effect.incident)
-                else:
-                    assert isinstance(effect, AppendRecords)
-                    events.extend(self._append(effect))
-            self._observer.controller_stepped(self.controller)
-        self._arm()
-
-    def _append(self, effect: AppendRecords) -> list[ControllerEvent]:
-        assert effect.base_offset == len(self.log)
-        assert effect.controller_epoch == self.epoch
-        self.log.extend(effect.records)
-        end = len(self.log)
-        self._ends.append(end)
-        appended: list[ControllerEvent] = [RecordsAppended(end - 1)]
-        if not self._commit_mean_us:
-            self._take_commit(end)
-            return [*appended, Committed(end)]
-        after_us = self._stream.exponential(self._commit_mean_us)
-        self._scheduler.after(after_us, self._commit, (self.epoch, end))
-        return appended
-
-    def _commit(self, argument: tuple[int, int]) -> None:
-        epoch, end = argument
-        if epoch == self.epoch and self._running and end > self.image.end_offset:
-            self._do(self._committed, end)
-
-    def _committed(self, end: int) -> None:
-        if end > self.image.end_offset:
-            self._take_commit(end)
-            self._step(Committed(end))
-
-    def _take_commit(self, end: int) -> None:
-        """Replay up to there, and tell the observer batch by batch."""
-        while self._ends and self._ends[0] <= end:
-            for offset in range(self.image.end_offset, self._ends.popleft()):
-                self.image.apply(self.log[offset], offset)
-            delta = self.image.take_delta()
-            if delta is not None:
-                self._observer.metadata_changed(delta)
-
-    def _arm(self) -> None:
-        deadline = self.controller.next_deadline_ms
-        if deadline is None:
+    def kill(self, power: Stream | None = None) -> None:
+        """End the process; with `power`, what was not synced is at risk."""
+        if self.node is None:
             return
-        due_us = deadline * MICROSECONDS_PER_MS
-        if self._armed_us is None or due_us < self._armed_us:
-            self._armed_us = due_us
-            self._scheduler.at(due_us, self._timer, due_us)
+        self._end()
+        self.disk.crash(power)
+        self.powered = power is None
+        self._network.reset_all(self.address, silent=power is not None)
+        self._observer.controller_ended(self, "killed" if power is None else "power lost")
 
-    def _timer(self, due_us: int | None) -> None:
-        if due_us is None or due_us != self._armed_us or self.paused or not self._running:
-            return
-        self._armed_us = None
-        deadline = self.controller.next_deadline_ms
-        if deadline is not None and deadline <= self.now_ms:
-            self._step(_TICK)
+    # -- the networks of member and controller
+
+    def send_to_member(self, request_id: int, member_id: int, request: QuorumRequest) -> None:
+        self._observer.member_sent(self, member_id, request)
+        self._send(request_id, member_id, request)
+
+    def respond_to_member(self, request_id: int, response: QuorumResponse) -> None:
+        asked = self._asked.get(request_id)
+        if asked is not None:
+            self._observer.member_answered(self, asked[2], response)
+            self._answer(request_id, response)
+
+    def respond(self, request_id: int, response: Any) -> None:
+        self._answer(request_id, response)
+
+    # -- the process
+
+    @property
+    def deadline_ms(self) -> int | None:
+        assert self.node is not None
+        return self.node.next_deadline_ms
+
+    def tick(self) -> None:
+        assert self.node is not None
+        self.node.tick(self.now_ms)
+
+    def take_request(self, own_id: int, sender: int, request: Any, *, more: bool) -> None:
+        assert self.node is not None
+        if type(request) in _QUORUM_REQUESTS:
+            self.node.quorum.receive_request(own_id, request, self.now_ms)
         else:
-            self._arm()
+            asker = sender if sender < CLIENTS_FROM else None
+            self.node.receive_request(own_id, asker, request, self.now_ms)
+
+    def take_response(self, request_id: int, response: Any) -> None:
+        assert self.node is not None
+        self.node.quorum.receive_response(request_id, response, self.now_ms)
+
+    def request_failed(self, request_id: int) -> None:
+        assert self.node is not None
+        self.node.quorum.request_failed(request_id, self.now_ms)
+
+    def peer_lost(self, address: int) -> None:
+        assert self.node is not None
+        if address >= CLIENTS_FROM or not self._resets_fence():
+            return
+        if address < CONTROLLERS_FROM:
+            self.node.broker_lost(address, self.now_ms)
+        self.node.quorum.connection_lost(address, self.now_ms)
+
+    def has_ended(self) -> bool:
+        assert self.node is not None
+        if self.node.quorum.failed is None:
+            return False
+        self.kill()
+        return True
+
+    def _end(self) -> None:
+        super()._end()
+        self.node = None
+        self.flushes = None
+
+    def _take_start(self) -> None:
+        assert self.node is not None
+        self.node.start(self.now_ms)
+
+    def _take_flush(self, error: ReplogError | None) -> None:
+        if self.node is not None:
+            self.node.quorum.flush_completed(error, self.now_ms)
+
+    def _watch(self, event: ControllerEvent, effects: list[ControllerEffect]) -> None:
+        self._observer.controller_stepped(self, event, effects)

@@ -16,7 +16,7 @@ What a crash leaves (ARCHITECTURE.md section 8 says why the real log leaves the 
 from __future__ import annotations
 
 import bisect
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, Self
 
 from replog._native.leader_epoch_cache import LeaderEpochCache
 from replog.errors import (
@@ -325,10 +325,10 @@ class SimLog:
         for batch in self.batches:
             self.producers.replay(batch)
 
-    def crashed(self, checkpointed_high_watermark: int, keep_end_offset: int) -> SimLog:
+    def crashed(self, checkpointed_high_watermark: int, keep_end_offset: int) -> Self:
         """The log as a new process finds it: what lies at or above `keep_end_offset` is gone."""
-        found = SimLog(self.broker_id, self.topic_partition, self.observer)
-        found._producers_at_start = self._producers_at_start.copy()
+        found = type(self)(self.broker_id, self.topic_partition, self.observer)
+        found._producers_at_start = self._producers_at_start.copy()  # noqa: SLF001 - one of us
         found.producers = self._producers_at_start.copy()
         found.log_start_offset = found.log_end_offset = self.log_start_offset
         for entry in self.epochs.entries():

@@ -40,18 +40,24 @@ class PartitionTruth:
         """Every batch ever written, with the one before it."""
         self.zombie_batches: set[BatchKey] = set()
         """Appended by a leader of the past when a replica followed a newer one."""
-        self.newest_accepted_epoch = -1
-        """The highest leader epoch, of those that have a leader, that a member of its in-sync set
-        has obeyed."""
+        self.accepted_epochs: dict[int, int] = {}
+        """Broker -> the highest leader epoch, of those that have a leader, that it has obeyed as a
+        member of the in-sync set, and has not forgotten with its power since."""
         self.had_enough_in_sync = False
         """`min_insync_replicas` were in sync with a leader once: from then on as many have copies
         of what is committed, before that nothing was promised."""
         self.unclean_epoch = -1
         """The last epoch whose leader was elected from outside the in-sync set."""
 
-    def accepted(self, leader_epoch: int) -> None:
+    @property
+    def newest_accepted_epoch(self) -> int:
+        """Of all brokers."""
+        return max(self.accepted_epochs.values(), default=-1)
+
+    def accepted(self, broker_id: int, leader_epoch: int) -> None:
         """An in-sync replica has begun to obey this epoch and its leader."""
-        self.newest_accepted_epoch = max(self.newest_accepted_epoch, leader_epoch)
+        known = self.accepted_epochs.get(broker_id, -1)
+        self.accepted_epochs[broker_id] = max(known, leader_epoch)
 
     def committed_at(self, offset: int) -> StoredBatch | None:
         """The committed batch that holds `offset`."""

@@ -1,11 +1,9 @@
-"""A whole cluster on one heap: brokers, controllers, network, disks, clients, and the oracle."""
+"""A whole cluster on one heap: brokers, controllers, network, disks, clients, and the oracles."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from replog.controller.controller import Controller
 from replog.messages import Acks
 from replog.registrations import PartitionRegistration
 from replog.testing.simulation.admin import Admin
@@ -21,6 +19,7 @@ from replog.testing.simulation.checkers.committed import (
     NoZombieCommits,
 )
 from replog.testing.simulation.checkers.controllers import (
+    CommandsEndOnce,
     IncarnationsHaveEpochs,
     StateIsTheLog,
     VouchersAreWhatTheySay,
@@ -31,6 +30,11 @@ from replog.testing.simulation.checkers.logs import (
     OneLeaderPerEpoch,
     TruncationsAreSafe,
     WatermarksOnlyRise,
+)
+from replog.testing.simulation.checkers.quorum import (
+    CommittedMetadataStays,
+    MetadataLogsMatch,
+    PromisesAreKept,
 )
 from replog.testing.simulation.checkers.registrations import (
     EpochsOnlyGrow,
@@ -46,9 +50,15 @@ from replog.testing.simulation.options import RunOptions
 from replog.testing.simulation.oracle import Oracle
 from replog.testing.simulation.prng import Stream, Streams
 from replog.testing.simulation.producer import Producer, ProducerOptions
+from replog.testing.simulation.quorum_truth import QuorumTruth
 from replog.testing.simulation.scheduler import Scheduler
-from replog.testing.simulation.sim_broker import SimBroker
-from replog.testing.simulation.sim_controller import CLIENTS_FROM, SimController
+from replog.testing.simulation.sim_broker import (
+    CLIENTS_FROM,
+    CONTROLLERS_FROM,
+    BrokerSettings,
+    SimBroker,
+)
+from replog.testing.simulation.sim_quorum import SimQuorum
 from replog.testing.simulation.truth import Truth
 from replog.types import Isolation, TopicPartition
 
@@ -65,8 +75,12 @@ class World:
         options: RunOptions,
         streams: Streams,
         trace: Callable[[str], None] | None = None,
+        listeners: Sequence[object] = (),
     ) -> None:
-        """`trace` is given a line for whatever a reader may want to know."""
+        """`trace` is given a line for whatever a reader may want to know.
+
+        listeners: hear what checkers hear, after them.
+        """
         self.options = options
         self.streams = streams
         shuffle = streams.stream("scheduler").draw if options.shuffle else None
@@ -75,14 +89,20 @@ class World:
         self.brokers: dict[int, SimBroker] = {}
         self.truth = Truth(self.brokers, lambda: self.scheduler.now_us)
         self.order = ProducersKeepTheirOrder(self.truth)
-        self.oracle = Oracle(self.truth, self._checkers(), self.marks)
+        voters = range(CONTROLLERS_FROM + 1, CONTROLLERS_FROM + 1 + options.controllers)
+        quorum = QuorumTruth(tuple(voters))
+        checkers = [*self._checkers(quorum), *listeners]
+        self.oracle = Oracle(self.truth, checkers, self.marks)
+        self.oracle.incarnation = lambda broker_id: quorum.image.brokers[broker_id].incarnation
         if trace is not None:
             self.oracle.trace = lambda line: trace(f"{self.scheduler.now_us / 1000:10.3f} {line}")
         self.network = Network(self.scheduler, streams, options.network, self.oracle.network_event)
-        self.controller = self._controller(streams.stream("controller"))
+        self.quorum = SimQuorum(
+            quorum, checkers, self.scheduler, self.network, streams, options, self.oracle
+        )
         for broker_id in range(1, options.brokers + 1):
             self.brokers[broker_id] = self._broker(broker_id)
-        self.cluster = Cluster(self._lookup)
+        self.cluster = Cluster(self._lookup, self.quorum.whom_to_ask)
         self.producers: list[Producer] = []
         self.scratch_producer: Producer | None = None
         """Its topic may be gone before its batches are settled."""
@@ -99,8 +119,14 @@ class World:
             ready=self._add_clients,
             recreated=lambda: self.marks.hit("topic deleted and created again"),
         )
+        self.quorum.start()
         for broker in self.brokers.values():
             broker.start()
+
+    @property
+    def addresses(self) -> list[int]:
+        """Of controllers and brokers."""
+        return [*self.quorum.addresses, *self.brokers]
 
     @property
     def ready(self) -> bool:
@@ -130,7 +156,7 @@ class World:
         truth = self.truth.partitions.get(name)
         return None if truth is None else truth.registration
 
-    def _checkers(self) -> list[object]:
+    def _checkers(self, quorum: QuorumTruth) -> list[object]:
         truth = self.truth
         return [
             LogMatching(truth),
@@ -147,25 +173,14 @@ class World:
             AcknowledgedIsCommitted(truth),
             ConsumersSeeTheCommitted(truth),
             self.order,
-            StateIsTheLog(truth),
-            IncarnationsHaveEpochs(lambda: self.controller.image),
-            VouchersAreWhatTheySay(truth, lambda: self.controller.image),
+            StateIsTheLog(truth, quorum),
+            CommandsEndOnce(quorum),
+            IncarnationsHaveEpochs(lambda: quorum.image),
+            VouchersAreWhatTheySay(truth, lambda: quorum.image),
+            PromisesAreKept(quorum),
+            MetadataLogsMatch(quorum),
+            CommittedMetadataStays(quorum),
         ]
-
-    def _controller(self, stream: Stream) -> SimController:
-        fence_all = self.options.resets_fence
-        return SimController(
-            self.scheduler,
-            self.network,
-            self.oracle,
-            lambda: Controller(
-                self.options.controller,
-                lambda: uuid.UUID(int=stream.below(1 << 52) << 64 | stream.below(1 << 52)),
-            ),
-            self.streams.stream("quorum"),
-            commit_mean_us=self.options.commit_us,
-            resets_fence=lambda: fence_all or stream.chance(0.5),
-        )
 
     def _broker(self, broker_id: int) -> SimBroker:
         options = self.options
@@ -174,11 +189,15 @@ class World:
             self.scheduler,
             self.network,
             self.oracle,
-            SimDisk(broker_id, self.oracle),
+            SimDisk(broker_id, self.oracle, self.quorum.observer),
             self.streams.stream(f"broker {broker_id}"),
-            replication=options.replication,
-            controller=options.controller,
-            sync_mean_us=options.sync_us,
+            BrokerSettings(
+                voters=self.quorum.addresses,
+                replication=options.replication,
+                controller=options.controller,
+                quorum=options.quorum,
+                sync_mean_us=options.sync_us,
+            ),
             rack=f"rack {broker_id % 2}" if options.racks else None,
         )
 

@@ -122,9 +122,11 @@ class NoZombieCommits:
         if not truth.zombie_batches:
             return
         claim = self.truth.claims.get((log.broker_id, truth.name))
+        newest = truth.newest_accepted_epoch
         for batch in fresh:
             key = (batch.base_offset, batch.leader_epoch)
-            if batch.leader_epoch == claim and key in truth.zombie_batches:
+            is_zombie = claim is not None and batch.leader_epoch == claim < newest
+            if is_zombie and key in truth.zombie_batches:
                 raise Violation(
                     "I6",
                     f"{log} committed {batch}, appended when epoch {truth.newest_accepted_epoch} "

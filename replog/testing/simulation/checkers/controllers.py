@@ -1,71 +1,124 @@
-"""What controllers know is what the log says: I12, I16, I31, and controller epochs of I5."""
+"""What controllers know and say is what the log says: I12, I16, I31, and broker epochs of I5."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
 
-from replog.controller.controller import Controller
+from replog.controller.effects import AppendRecords, ControllerEffect, Respond
+from replog.controller.events import (
+    ControllerEvent,
+    LeadershipGained,
+    LeadershipLost,
+    RequestReceived,
+)
 from replog.controller.metadata_image import MetadataImage
+from replog.messages import ErrorCode
 from replog.registrations import BrokerRegistration, MetadataDelta, PartitionRegistration
+from replog.testing.simulation.quorum_truth import QuorumTruth, Run
 from replog.testing.simulation.sim_broker import SimBroker
+from replog.testing.simulation.sim_controller import SimController
+from replog.testing.simulation.sim_metadata_log import Messages
 from replog.testing.simulation.truth import PartitionTruth, Truth
 from replog.testing.simulation.violation import Violation
 from replog.types import TopicPartition
 
 COMPARED_EVERY = 100
-"""Steps of a controller between two comparisons with its log: they cost as much as a replay."""
+"""Steps of controllers between two comparisons with the log: they cost as much as a snapshot."""
 
 
 class StateIsTheLog:
-    """I31: a controller's image is what a replay of its log gives; brokers obey committed parts."""
+    """I31: a controller's image is what a replay of the log gives; brokers obey committed parts."""
 
-    def __init__(self, truth: Truth) -> None:
+    def __init__(self, truth: Truth, quorum: QuorumTruth) -> None:
         self.truth = truth
-        self._epoch = 0
-        self._log: Sequence[Any] = ()
-        self._version = 0
+        self.quorum = quorum
         self._steps = 0
         self._committed: dict[TopicPartition, dict[tuple[Any, int], PartitionRegistration]] = {}
 
-    def controller_changed(self, controller: Controller, epoch: int, log: Sequence[Any]) -> None:
-        if epoch <= self._epoch:
-            raise Violation("I5", f"the controller epoch {self._epoch} is followed by {epoch}")
-        if len(log) < self._version:
-            raise Violation(
-                "I31", f"{self._version} records were committed, {len(log)} are in the log"
-            )
-        self._epoch, self._log = epoch, log
-        self._compare(controller)
-
-    def controller_stepped(self, controller: Controller) -> None:
+    def controller_stepped(
+        self, machine: SimController, event: ControllerEvent, effects: list[ControllerEffect]
+    ) -> None:
         self._steps += 1
-        if controller.version < self._version:
-            raise Violation("I31", f"version {self._version} went back to {controller.version}")
-        self._version = controller.version
-        if self._steps % COMPARED_EVERY == 0:
-            self._compare(controller)
+        if self._steps % COMPARED_EVERY and not isinstance(event, LeadershipGained):
+            return
+        controller = machine.controller
+        committed = self.quorum.image
+        if controller is None or controller.uncommitted_end_offset != committed.end_offset:
+            return  # it has decided more, or knows less
+        ours, theirs = committed.snapshot_records(), controller.known_records()
+        for expected, found in zip(ours, theirs, strict=True):
+            if expected != found:
+                raise Violation("I31", f"the log says {expected}, {machine} knows {found}")
 
     def registered(self, truth: PartitionTruth, before: PartitionRegistration | None) -> None:
         now = truth.registration
         of_name = self._committed.setdefault(now.topic_partition, {})
         of_name[now.topic_id, now.partition_epoch] = now
 
-    def broker_told(self, broker: SimBroker, deltas: tuple[MetadataDelta, ...]) -> None:
-        for delta in deltas:
-            for told in delta.partitions:
-                known = self._committed.get(told.topic_partition, {})
-                if known.get((told.topic_id, told.partition_epoch)) != told:
-                    raise Violation("I31", f"{broker} was told what was never committed: {told}")
+    def broker_told(self, broker: SimBroker, delta: MetadataDelta) -> None:
+        for told in delta.partitions:
+            known = self._committed.get(told.topic_partition, {})
+            if known.get((told.topic_id, told.partition_epoch)) != told:
+                raise Violation("I31", f"{broker} was told what was never committed: {told}")
 
-    def _compare(self, controller: Controller) -> None:
-        image = MetadataImage(tracks_changes=False)
-        for offset, record in enumerate(self._log):
-            image.apply(record, offset)
-        ours, theirs = image.snapshot_records(), controller.known_records()
-        for expected, found in zip(ours, theirs, strict=True):
-            if expected != found:
-                raise Violation("I31", f"the log says {expected}, the controller knows {found}")
+
+class CommandsEndOnce:
+    """I31: a command is answered once; as done only if all that was decided up to it is committed,
+    as it was decided. Whoever led before and has not heard of it yet can call nothing done.
+    """
+
+    def __init__(self, quorum: QuorumTruth) -> None:
+        self.quorum = quorum
+        self._open: dict[Run, dict[int, int]] = {}
+        """Requests without an answer -> the end of what was decided up to them."""
+        self._decided: dict[Run, dict[int, tuple[Any, ...]]] = {}
+        """What was appended, by base offset, since all before it was committed."""
+
+    def controller_stepped(
+        self, machine: SimController, event: ControllerEvent, effects: list[ControllerEffect]
+    ) -> None:
+        run = (machine.address, machine.incarnation)
+        waiting = self._open.setdefault(run, {})
+        decided = self._decided.setdefault(run, {})
+        controller = machine.controller
+        assert controller is not None
+        for effect in effects:
+            if isinstance(effect, AppendRecords):
+                decided[effect.base_offset] = effect.records
+        if isinstance(event, RequestReceived):
+            if event.request_id in waiting:
+                raise Violation("I31", f"{machine} was asked twice under one id: {event}")
+            waiting[event.request_id] = controller.uncommitted_end_offset
+        for effect in effects:
+            if isinstance(effect, Respond):
+                self._check(machine, effect, waiting, decided)
+        if isinstance(event, LeadershipLost):
+            if waiting:
+                raise Violation("I31", f"{machine} leads no more and leaves {waiting} unanswered")
+            decided.clear()
+
+    def _check(
+        self,
+        machine: SimController,
+        answer: Respond,
+        waiting: dict[int, int],
+        decided: dict[int, tuple[Any, ...]],
+    ) -> None:
+        end = waiting.pop(answer.request_id, None)
+        if end is None:
+            raise Violation("I31", f"{machine} answers again: {answer}")
+        if getattr(answer.response, "error", None) is ErrorCode.NOT_CONTROLLER:
+            return
+        if end > self.quorum.end_offset:
+            raise Violation("I31", f"{machine} answers {answer} before offset {end} is committed")
+        for base in [base for base in decided if base < end]:
+            records = decided.pop(base)
+            batch = self.quorum.committed_at(base)
+            if batch is None or cast("Messages", batch.content).messages != records:
+                raise Violation(
+                    "I31", f"{machine} answers {answer} after {records}, committed is {batch}"
+                )
 
 
 class IncarnationsHaveEpochs:
