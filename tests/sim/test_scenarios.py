@@ -12,6 +12,7 @@ WANTED = {
     "high_watermark_timeline",
     "leader_failure",
     "slow_follower",
+    "last_replica_standing",
     "kip_101",
     "kip_279",
     "fluss_3698",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.sim.stage import Stage
+from tests.sim.whole_cluster import WholeCluster
 
 SCENARIOS = Path(__file__).parent / "scenarios"
 PROMPT = "> "
@@ -19,7 +20,7 @@ def replayed(text: str) -> str:
 
 
 def _lines(text: str) -> Iterator[str]:
-    stage = Stage()
+    stage: Stage | WholeCluster = WholeCluster() if f"{PROMPT}whole " in text else Stage()
     for line in text.splitlines():
         if line.startswith(INDENT):
             continue

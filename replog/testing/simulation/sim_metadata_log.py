@@ -145,7 +145,7 @@ class SimMetadataLog(SimLog):
     ) -> Iterator[MetadataBatch]:
         if isinstance(batches, SnapshotPart):
             messages = [message for message in batches if message is not _EDGE]
-            yield MetadataBatch(0, len(messages), NO_LEADER_EPOCH, 0, messages)
+            yield MetadataBatch(0, len(messages), NO_LEADER_EPOCH, messages)
             return
         for batch in batches:
             if batch.last_offset >= start_offset:
@@ -154,7 +154,6 @@ class SimMetadataLog(SimLog):
                     batch.base_offset,
                     batch.last_offset,
                     batch.leader_epoch,
-                    0,
                     list(content.messages),
                 )
 
