@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from replog.messages import AlterPartitionRequest
+from replog.messages import AlterPartitionRequest, FetchRequest
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
 from replog.testing.simulation.sim_broker import SimBroker
@@ -64,7 +64,7 @@ class Faults:
             "cut": self._cut,
             "clog": self._clog,
             "reset": self._reset,
-            "hold proposal": self._hold_proposal,
+            "hold request": self._hold_request,
             "stall disk": self._stall,
             "fill disk": self._fill,
             "fail disk": self._fail,
@@ -160,10 +160,11 @@ class Faults:
             source, target = stream.sample(world.addresses, 2)
             verb = "cut" if kind == "one way" else kind
             return Action(now, verb, (source, target), self._cut_ms())
-        if kind == "hold proposal":
-            return Action(
-                now, kind, (stream.choice(leaders or ids),), stream.exponential(HELD_MS_MEAN)
-            )
+        if kind == "hold request":
+            source = stream.choice(leaders or ids)
+            controller = world.quorum.truth.leader_id
+            target = stream.choice((controller, *(other for other in ids if other != source)))
+            return Action(now, kind, (source, target), stream.exponential(HELD_MS_MEAN))
         if kind == "damage":
             return Action(now, kind, (some, stream.below(world.options.partitions)), down)
         if kind.endswith((" controller", " controllers")):
@@ -393,12 +394,12 @@ class Faults:
         self.world.network.reset(*action.targets)
         return True
 
-    def _hold_proposal(self, action: Action) -> bool:
-        """The next in-sync set that a leader proposes comes late, after it has asked again."""
+    def _hold_request(self, action: Action) -> bool:
+        """The next in-sync set that is proposed, or the next fetch, comes late and not alone."""
+        source, target = action.targets
+        kind = FetchRequest if target in self.world.brokers else AlterPartitionRequest
         held_us = action.duration_ms * MICROSECONDS_PER_MS
-        (broker_id,) = action.targets
-        controller = self.world.quorum.truth.leader_id
-        self.world.network.break_under(broker_id, controller, AlterPartitionRequest, held_us)
+        self.world.network.break_under(source, target, kind, held_us)
         return True
 
     def _stall(self, action: Action) -> bool:

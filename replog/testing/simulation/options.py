@@ -39,7 +39,7 @@ FAULTS = (
     "one way",
     "clog",
     "reset",
-    "hold proposal",
+    "hold request",
     "stall disk",
     "fill disk",
     "fail disk",
