@@ -352,9 +352,22 @@ def replace_file(path: str, bytes content) -> None:
     the disk before the bytes it names; then the directory is synced. Raises NoSpaceError (old file
     kept), LogFailedError if a sync fails, StorageError.
     """
+    replace_files({path: content})
+
+
+def replace_files(dict contents not None) -> None:
+    """As replace_file for each path of one directory, which is synced once for all of them."""
+    for path, content in contents.items():
+        write_fresh(path + ".tmp", content)
+    for path in contents:
+        rename(path + ".tmp", path)
+    fsync_dir(os.path.dirname(path) or ".")
+
+
+cdef int write_fresh(str fresh, bytes content) except -1:
+    """Write and sync a file of a passing name."""
     cdef int cause
     cdef iovec part
-    cdef str fresh = path + ".tmp"
     cdef bytes encoded_fresh = os.fsencode(fresh)
     cdef int fd = open_path(fresh, encoded_fresh, O_WRONLY | O_CREAT | O_TRUNC)
     part.iov_base = PyBytes_AS_STRING(content)
@@ -374,8 +387,7 @@ def replace_file(path: str, bytes content) -> None:
     if cause != 0:
         system_calls.unlink(encoded_fresh)
         raise problem_of(cause, action, fresh)
-    rename(fresh, path)
-    fsync_dir(os.path.dirname(path) or ".")
+    return 0
 
 
 def fsync_dir(path: str) -> None:

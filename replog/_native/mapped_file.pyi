@@ -30,6 +30,9 @@ from replog._native.file_system import (
 from replog._native.file_system import (
     replace_file as replace_file,
 )
+from replog._native.file_system import (
+    replace_files as replace_files,
+)
 
 DESCRIPTORS_MAX: Final = 2048
 

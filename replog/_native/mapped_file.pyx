@@ -42,6 +42,7 @@ from replog._native.file_system import (
     remove_dir,
     rename,
     replace_file,
+    replace_files,
 )
 from replog.errors import (
     InvariantViolation,
@@ -71,6 +72,7 @@ __all__ = [
     "remove_dir",
     "rename",
     "replace_file",
+    "replace_files",
 ]
 
 cdef extern from "fcntl.h" nogil:

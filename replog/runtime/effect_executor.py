@@ -30,6 +30,7 @@ from replog.replication.events import (
     LeaderAppendFailed,
     LogReplaced,
     LogUnavailable,
+    ResponseReceived,
     TruncationCompleted,
 )
 from replog.replication.incidents import RecordsLost
@@ -111,7 +112,10 @@ class EffectExecutor:
                 event = events.popleft()
                 if type(event) is LogUnavailable:
                     self._on_fault(event, now_ms)
-                for effect in self._core(event, now_ms, more):
+                effects = self._core(event, now_ms, more)
+                if len(effects) > 1 and type(event) is ResponseReceived:
+                    self._settle_ahead(effects)
+                for effect in effects:
                     completion = carry_out[type(effect)](effect)
                     if completion is not None:
                         events.append(completion)
@@ -120,6 +124,16 @@ class EffectExecutor:
         finally:
             # Only a bug leaves something here: the broker stops, and must not do half of it later.
             events.clear()
+
+    def _settle_ahead(self, effects: list[fx.Effect]) -> None:
+        """After a change of leaders one answer holds records for many logs."""
+        appends = [
+            (effect.topic_partition, effect.batches)
+            for effect in effects
+            if type(effect) is fx.AppendAsFollower
+        ]
+        if len(appends) > 1:
+            self._store.settle_ahead(appends)
 
     def _log(self, topic_partition: TopicPartition) -> ReplicatedLog:
         """The log; raises what made it unavailable."""

@@ -8,6 +8,7 @@ left to the flush scheduler, and the clean-shutdown marker tells which incarnati
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import uuid
 from typing import TYPE_CHECKING, Self
@@ -16,6 +17,7 @@ from replog.config import LogConfig
 from replog.errors import CorruptFileError
 from replog.messages import ReplicaState
 from replog.registrations import NO_BROKER_EPOCH
+from replog.runtime.log_settler import LogSettler
 from replog.runtime.replica_log import ReplicaLog
 from replog.storage.log_directory import LogDirectory
 from replog.storage.partition_log import wall_clock_ms
@@ -23,8 +25,9 @@ from replog.storage.partition_metadata import PARTITION_METADATA_FILE, read_topi
 from replog.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from replog.messages import RawBatches
     from replog.registrations import PartitionRegistration
     from replog.types import TopicPartition
 
@@ -39,7 +42,9 @@ class DirectoryLogStore:
         """Take over an open directory, opened with `replicated=True`."""
         self.directory = directory
         self._topic_ids: dict[TopicPartition, uuid.UUID | None] = {}
-        self._logs = {key: ReplicaLog(directory[key]) for key in directory}
+        self._settler = LogSettler()
+        settle_soon = self._settler.settle_soon
+        self._logs = {key: ReplicaLog(directory[key], settle_soon) for key in directory}
         self.get = self._logs.get
         """The open log; None where there is none that can be used."""
         self._states = tuple(
@@ -121,12 +126,23 @@ class DirectoryLogStore:
         self.directory.checkpoint_high_watermarks()
         self.directory.remove_deleted()
 
+    def settle_ahead(self, appends: Sequence[tuple[TopicPartition, RawBatches]]) -> None:
+        calls = []
+        for topic_partition, batches in appends:
+            log = self._logs.get(topic_partition)
+            if log is not None and log.lacks_for(batches):
+                calls.append(functools.partial(log.settle_for, batches))
+        if len(calls) > 1:
+            self._settler.settle_all(calls)
+
     def close(self, broker_epoch: int) -> None:
+        self._settler.close()
         self._logs.clear()
         self.directory.close(broker_epoch)
 
     def abandon(self) -> None:
         """Let go of all files as the death of the process would: nothing is synced or written."""
+        self._settler.close()
         self._logs.clear()
         self.directory.abandon()
 
@@ -140,7 +156,7 @@ class DirectoryLogStore:
             None if config is None else _without_commit(config),
             durable=False,
         )
-        log = ReplicaLog(created)
+        log = ReplicaLog(created, self._settler.settle_soon)
         self._logs[topic_partition] = log
         self._topic_ids[topic_partition] = created.topic_id
         return log

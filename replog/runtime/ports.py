@@ -100,6 +100,11 @@ class LogStore(Protocol):
         Raises CorruptBatchError or CorruptFileError for a damaged one, each time it is asked.
         """
 
+    def settle_ahead(self, appends: Sequence[tuple[TopicPartition, RawBatches]]) -> None:
+        """These will be appended next, as a follower does it: what must be on disk before may be
+        written for all of them at once. Raises nothing: each append sees for itself.
+        """
+
     def set_aside(self, topic_partition: TopicPartition) -> ReplicatedLog:
         """Move the log's files aside, keeping them, and begin an empty one of the same topic id."""
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from replog.types import TimestampedOffset
 
 
+LEADER_EPOCH_AT, LEADER_EPOCH_END = 12, 16
+
+
 class SyncTarget(NamedTuple):
     """What a sync that starts now will cover: all below `end_offset`, unless there is a cut."""
 
@@ -35,6 +38,7 @@ class ReplicaLog:
 
     __slots__ = (
         "_cuts",
+        "_settle_soon",
         "_synced_end_offset",
         "append_as_follower",
         "append_as_leader",
@@ -45,8 +49,12 @@ class ReplicaLog:
     append_as_leader: Callable[..., AppendResult]
     append_as_follower: Callable[..., AppendResult]
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(
+        self, log: PartitionLog, settle_soon: Callable[[PartitionLog], None] | None = None
+    ) -> None:
+        """settle_soon: has a log's `settle` called in another thread, ahead of its next append."""
         self.log = log
+        self._settle_soon = settle_soon
         self._bind_appends()
         self.set_high_watermark = log.set_high_watermark
         self._synced_end_offset = log.synced_end_offset
@@ -110,9 +118,29 @@ class ReplicaLog:
         return self.log.aborted_transactions(start_offset, end_offset)
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> bool:
-        changed = self.log.assign_epoch_later(leader_epoch, start_offset)
+        log = self.log
+        changed = log.assign_epoch_later(leader_epoch, start_offset)
         self._bind_appends()
+        if self._settle_soon is not None and not log.is_new and log.unsettled:
+            self._settle_soon(log)
         return changed
+
+    def lacks_for(self, batches: RawBatches) -> bool:
+        """Whether something must be synced before a leader's batches can be appended."""
+        return self.log.unsettled or _leader_epoch_of(batches) > self.log.latest_epoch
+
+    def settle_for(self, batches: RawBatches) -> None:
+        """Sync that now, in any thread. Batches that do not continue the log are left to the append
+        that refuses them. Raises NoSpaceError, StorageError.
+        """
+        log = self.log
+        head = memoryview(batches).cast("B")[:LEADER_EPOCH_END]
+        end_offset, leader_epoch = log.log_end_offset, _leader_epoch_of(batches)
+        continues = int.from_bytes(head[:8], "big", signed=True) == end_offset
+        if continues and leader_epoch > log.latest_epoch:
+            log.assign_epoch_later(leader_epoch, end_offset)
+            self._bind_appends()
+        log.settle()
 
     def _bind_appends(self) -> None:
         """What each produce calls goes straight to the log, once what was put off is synced."""
@@ -164,3 +192,9 @@ class ReplicaLog:
             return False
         self._synced_end_offset = max(self._synced_end_offset, target.end_offset)
         return True
+
+
+def _leader_epoch_of(batches: RawBatches) -> int:
+    """Of the first batch; below all others where there is none."""
+    raw = memoryview(batches).cast("B")[LEADER_EPOCH_AT:LEADER_EPOCH_END]
+    return int.from_bytes(raw, "big", signed=True) if len(raw) == 4 else -1

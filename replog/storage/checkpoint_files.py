@@ -82,6 +82,11 @@ def write_leader_epochs(path: str | os.PathLike[str], entries: Iterable[tuple[in
     _write_entries(path, list(entries))
 
 
+def leader_epochs_text(entries: Iterable[tuple[int, int]]) -> bytes:
+    """What write_leader_epochs puts into the file."""
+    return _text(list(entries))
+
+
 def _read_entries(path: str, *, columns: int) -> list[tuple[int, list[str]]] | None:
     """Line number and columns of each entry; None if there is no file."""
     try:
@@ -113,8 +118,12 @@ def _read_entries(path: str, *, columns: int) -> list[tuple[int, list[str]]] | N
 
 
 def _write_entries(path: str | os.PathLike[str], entries: Sequence[Sequence[object]]) -> None:
+    replace_file(os.fspath(path), _text(entries))
+
+
+def _text(entries: Sequence[Sequence[object]]) -> bytes:
     lines = [str(VERSION), str(len(entries)), *(" ".join(map(str, entry)) for entry in entries)]
-    replace_file(os.fspath(path), "".join(f"{line}\n" for line in lines).encode())
+    return "".join(f"{line}\n" for line in lines).encode()
 
 
 def _number(path: str | os.PathLike[str], line_number: int, text: str, largest: int) -> int:

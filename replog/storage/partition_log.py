@@ -19,17 +19,10 @@ from replog._native.append_result import AppendResult
 from replog._native.arguments import flag, integer
 from replog._native.log import Log
 from replog._native.log_recovery import RecoveryReport, begin, load
-from replog._native.mapped_file import fsync_dir
 from replog.config import LogConfig
 from replog.errors import (
     CorruptBatchError,
-    CorruptFileError,
     UsageError,
-)
-from replog.storage.checkpoint_files import (
-    LEADER_EPOCH_CHECKPOINT,
-    read_leader_epochs,
-    write_leader_epochs,
 )
 from replog.storage.directory_access import (
     absolute_path,
@@ -38,14 +31,9 @@ from replog.storage.directory_access import (
     make_directory,
     names_in,
 )
-from replog.storage.kafka_uuid import random_uuid
 from replog.storage.log_checkpoints import BareCheckpoints, CheckpointedOffsets, LogCheckpoints
 from replog.storage.meta_properties import META_PROPERTIES_FILE
-from replog.storage.partition_metadata import (
-    PARTITION_METADATA_FILE,
-    read_topic_id,
-    write_topic_id,
-)
+from replog.storage.settled_files import SettledFiles
 from replog.types import (
     NO_TIMESTAMP,
     Codec,
@@ -108,11 +96,11 @@ class PartitionLog(Log):
         self._checkpoints = checkpoints
         self._now_ms = now_ms
         self._persisted_at_ms = now_ms()
-        self.unsettled = new_topic_id is not None
-        """Whether `settle` is due before the next append."""
-        self._is_new = self._defers = self.unsettled
+        self._puts_off = False
+        """An epoch that is assigned now is written later, by `settle`."""
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self.topic_id = new_topic_id or self._settle_topic_id()
+        self._files = SettledFiles(directory, new_topic_id)
+        self.topic_id = self._files.topic_id
         if config.compacted:
             checkpoints.note_compacted()
         if new_topic_id is not None:
@@ -125,7 +113,7 @@ class PartitionLog(Log):
             clean=offsets.clean,
             recovery_point=offsets.recovery_point,
             log_start_offset=offsets.log_start_offset,
-            epoch_entries=self._read_epochs(),
+            epoch_entries=self._files.epochs_on_disk,
             high_watermark=offsets.high_watermark,
             now_ms=now_ms(),
             on_progress=on_progress,
@@ -197,41 +185,47 @@ class PartitionLog(Log):
             return
         try:
             super().close(flush=flush)
+            self._files.wait()
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
                 self._checkpoints.closed(self.synced_end_offset, self.log_start_offset, watermark)
         finally:
             self._checkpoints.release()
 
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of the partition is synced yet: a crash takes it. See `settle`."""
+        return self._files.is_new
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether `settle` is due before the next append."""
+        return self._files.outdated(self)
+
     def settle(self) -> None:
         """Sync what was put off: the names of a new partition, and an epoch without records.
 
         Before the first append that follows: a batch must not survive a crash that takes the topic
-        id of its partition, or the epoch that it was written in. Raises NoSpaceError, StorageError.
+        id of its partition, or the epoch that it was written in. In any thread, beside any other
+        call; nothing happens to a closed log. Raises NoSpaceError, StorageError.
         """
-        if self._is_new:
-            write_topic_id(self._file(PARTITION_METADATA_FILE), self.topic_id)
-            fsync_dir(os.path.dirname(self.path))
-        self._is_new = self._defers = False
-        self.write_epochs()
-        self.unsettled = False
+        self._files.settle(self)
 
     def assign_epoch_later(self, leader_epoch: int, start_offset: int) -> bool:
         """As assign_epoch, but durable only once `settle` has returned.
 
         An epoch without records is forgotten at the next open, so nothing is lost with it.
         """
-        deferred, self._defers = self._defers, True
+        self._puts_off = True
         try:
             return self.assign_epoch(leader_epoch, start_offset)
         finally:
-            self._defers = deferred
+            self._puts_off = False
 
     def write_epochs(self) -> None:
-        if self._defers:
-            self.unsettled = True
-            return
-        write_leader_epochs(self._file(LEADER_EPOCH_CHECKPOINT), self.epoch_entries)
+        # Even if they are on disk: who calls counts on the sync of the directory as well.
+        if not (self._puts_off or self._files.is_new):
+            self._files.write(self)
 
     def lower_recovery_point(self, offset: int) -> None:
         self._checkpoints.lower_recovery_point(offset)
@@ -454,21 +448,3 @@ class PartitionLog(Log):
         names = {"producer": Codec.NONE, "uncompressed": Codec.NONE}
         name = self.config.compression_type
         return names[name] if name in names else Codec[name.upper()]
-
-    def _settle_topic_id(self) -> uuid.UUID:
-        path = self._file(PARTITION_METADATA_FILE)
-        topic_id = read_topic_id(path)
-        if topic_id is None:
-            topic_id = random_uuid()
-            write_topic_id(path, topic_id)
-        return topic_id
-
-    def _read_epochs(self) -> list[tuple[int, int]] | None:
-        try:
-            return read_leader_epochs(self._file(LEADER_EPOCH_CHECKPOINT))
-        except CorruptFileError:
-            # Derived from the batches: a damaged one is written anew.
-            return None
-
-    def _file(self, name: str) -> str:
-        return os.path.join(self.path, name)

@@ -46,7 +46,12 @@ def write_topic_id(path: str | os.PathLike[str], topic_id: uuid.UUID) -> None:
     """Replace the file; durable on return. Raises UsageError for the zero id, NoSpaceError."""
     if topic_id == _ZERO:
         raise UsageError(f"expected a topic id other than zero for {os.fspath(path)!r}")
-    replace_file(os.fspath(path), f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode())
+    replace_file(os.fspath(path), topic_id_text(topic_id))
+
+
+def topic_id_text(topic_id: uuid.UUID) -> bytes:
+    """What write_topic_id puts into the file."""
+    return f"version: 0\ntopic_id: {format_uuid(topic_id)}".encode()
 
 
 def lacks_id_and_records(directory: str, names: list[str]) -> bool:

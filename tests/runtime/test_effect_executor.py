@@ -84,6 +84,9 @@ class World:
             lambda fault, _: self.faults.append(fault),
         )
 
+    def settle_ahead(self, appends):
+        self.calls.append(("settle_ahead", appends))
+
     def core(self, event, now_ms, more):
         self.events.append(event)
         return self.script.pop(type(event), [])
@@ -311,3 +314,16 @@ def test_a_report_goes_into_the_journal_and_the_journal_is_bounded(world):
     for number in range(5):
         small.add(number, number)
     assert [entry.incident for entry in small] == [3, 4]
+
+
+def test_appends_of_one_answer_are_settled_together_before_the_first_of_them():
+    world = World()
+    answer = ev.ResponseReceived(1, None)
+    appends = [fx.AppendAsFollower(ONE, b"1"), fx.AppendAsFollower(OTHER, b"2")]
+    world.script[ev.ResponseReceived] = appends
+    world.executor.step(answer, 0)
+    assert world.calls == [
+        ("settle_ahead", [(ONE, b"1"), (OTHER, b"2")]),
+        (0, "append_as_follower", b"1"),
+        (1, "append_as_follower", b"2"),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import uuid
 
@@ -9,11 +10,19 @@ import pytest
 
 from replog._native.record_encoder import encode
 from replog.config import LogConfig
-from replog.errors import CorruptBatchError, LogDirectoryLockedError
+from replog.errors import (
+    CorruptBatchError,
+    LogDirectoryLockedError,
+    LogFailedError,
+    NoSpaceError,
+)
 from replog.messages import NO_BROKER_EPOCH
 from replog.registrations import PartitionRegistration, TopicConfig
 from replog.runtime.log_store import DirectoryLogStore
+from replog.storage import settled_files
+from replog.storage.checkpoint_files import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
 from replog.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from replog.storage.partition_metadata import PARTITION_METADATA_FILE
 from replog.types import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
@@ -218,4 +227,105 @@ def test_readable_bytes_are_counted_up_to_the_limit(tmp_path):
     assert log.readable_bytes(0, 3, 10_000) == size
     assert log.readable_bytes(0, 6, 10_000) == 2 * size
     assert log.readable_bytes(0, 6, 10) == 10
+    store.abandon()
+
+
+def copies(count: int, epoch: int) -> list:
+    """Partitions of one topic, and for each a leader's batch that begins its log."""
+    batch = bytes(encode([b"a"] * 3, now_ms=NOW_MS, leader_epoch=epoch))
+    return [(TopicPartition("orders", number), batch) for number in range(count)]
+
+
+def opened(store, appends) -> list:
+    return [
+        store.open(dataclasses.replace(registration(), topic_partition=name)) for name, _ in appends
+    ]
+
+
+def epochs_on_disk(log) -> list | None:
+    return read_leader_epochs(os.path.join(log.log.path, LEADER_EPOCH_CHECKPOINT))
+
+
+def test_what_followers_append_next_is_settled_side_by_side_before(tmp_path):
+    store = open_store(tmp_path)
+    appends = copies(20, epoch=3)
+    logs = opened(store, appends)
+    store.settle_ahead(appends)
+    for log in logs:
+        assert not log.log.unsettled
+        assert not log.log.is_new
+        assert epochs_on_disk(log) == [(3, 0)]
+        assert os.path.exists(os.path.join(log.log.path, PARTITION_METADATA_FILE))
+        assert log.log_end_offset == 0
+    for log, (_, batch) in zip(logs, appends, strict=True):
+        log.append_as_follower(batch)
+        assert (log.log_end_offset, log.latest_epoch) == (3, 3)
+    store.abandon()
+
+
+def test_an_append_is_refused_where_settling_it_ahead_has_failed(tmp_path, monkeypatch):
+    """The epoch is in the log's memory by then: no record of it may be written all the same."""
+    store = open_store(tmp_path)
+    first = copies(2, epoch=3)
+    logs = opened(store, first)
+    for log, (_, batch) in zip(logs, first, strict=True):
+        log.append_as_follower(batch)
+    later = bytes(encode([b"b"], now_ms=NOW_MS, base_offset=3, leader_epoch=4))
+
+    def full(contents):
+        raise NoSpaceError("full")
+
+    monkeypatch.setattr(settled_files, "replace_files", full)
+    store.settle_ahead([(name, later) for name, _ in first])
+    for log in logs:
+        with pytest.raises(NoSpaceError):
+            log.append_as_follower(later)
+        assert (log.log_end_offset, epochs_on_disk(log)) == (3, [(3, 0)])
+    monkeypatch.undo()
+    logs[0].append_as_follower(later)
+    assert epochs_on_disk(logs[0]) == [(3, 0), (4, 3)]
+    store.abandon()
+
+
+def test_a_failed_sync_of_the_small_files_is_never_tried_again(tmp_path, monkeypatch):
+    store = open_store(tmp_path)
+    log = store.open(registration())
+
+    def lost(contents):
+        raise LogFailedError("the disk lost pages")
+
+    monkeypatch.setattr(settled_files, "replace_files", lost)
+    with pytest.raises(LogFailedError):
+        append(log, b"a")
+    monkeypatch.undo()
+    with pytest.raises(LogFailedError, match="lost pages"):
+        append(log, b"a")
+    assert log.log_end_offset == 0
+    store.abandon()
+
+
+def test_batches_that_do_not_continue_the_log_settle_no_epoch(tmp_path):
+    store = open_store(tmp_path)
+    appends = copies(2, epoch=3)
+    logs = opened(store, appends)
+    gap = bytes(encode([b"b"], now_ms=NOW_MS, base_offset=5, leader_epoch=4))
+    store.settle_ahead([(name, gap) for name, _ in appends])
+    assert [log.latest_epoch for log in logs] == [-1, -1]
+    store.abandon()
+
+
+def test_a_leaders_new_epoch_is_on_disk_soon_and_before_its_first_record(tmp_path):
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    log.assign_epoch(1, 0)
+    assert epochs_on_disk(log) is None, "a new partition waits for its first record"
+    append(log, b"a", epoch=1)
+    log.assign_epoch(2, 3)
+    append(log, b"b", epoch=2)
+    assert epochs_on_disk(log) == [(1, 0), (2, 3)]
+    log.assign_epoch(3, 6)
+    store.delete(PARTITION)  # waits for whoever writes the epoch now
+    again = store.open(registration(OTHER_ID))
+    log.log.settle()
+    assert epochs_on_disk(again) is None, "a deleted log writes nothing into its successor"
     store.abandon()

@@ -9,7 +9,7 @@ are durable at once. Faults it does not have: a disk that forgets what it has sy
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from replog.errors import CorruptBatchError, LogFailedError, ReplogError
@@ -186,6 +186,9 @@ class SimStore:
         disk.logs[topic_partition] = log
         disk.topic_ids[topic_partition] = topic_id
         return log
+
+    def settle_ahead(self, appends: Sequence[tuple[TopicPartition, Any]]) -> None:
+        """An append here is one step."""
 
     def set_aside(self, topic_partition: TopicPartition) -> SimLog:
         disk = self._disk
