@@ -34,7 +34,7 @@ from replog.messages import (
     MetadataFetchRequest,
     RegisterBrokerRequest,
 )
-from replog.runtime.metadata_state import MetadataReplay
+from replog.runtime.metadata_state import SNAPSHOT_PAUSE_MS, MetadataReplay
 from replog.runtime.quorum_node import QuorumNode
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ class ControllerNode:
         self._begun_ms = 0
         self._begun = 0
         """How many commands were begun since the last tick, which was then."""
+        self._next_piece_ms = 0
+        """Of a snapshot."""
         self._is_appending = False
         self._proposals = 0
         self._first_of_leadership = 0
@@ -120,9 +122,9 @@ class ControllerNode:
     @property
     def next_deadline_ms(self) -> int | None:
         """When `tick` is due."""
-        if self._can_take_snapshot:
-            return 0
         quorum = self.quorum.next_deadline_ms
+        if self._can_take_snapshot and (quorum is None or self._next_piece_ms < quorum):
+            quorum = self._next_piece_ms
         controller = self.controller.next_deadline_ms if self.is_active else None
         if self.is_active and self._commands and not self._is_appending:
             controller = self._begun_ms + 1
@@ -153,8 +155,8 @@ class ControllerNode:
         if quorum_ms is not None and quorum_ms <= now_ms:
             self.quorum.tick(now_ms)
         self.replay.checkpoint_if_due(now_ms)
-        if self._can_take_snapshot:
-            self._take_snapshot(now_ms)
+        if self._can_take_snapshot and self._next_piece_ms <= now_ms:
+            self._write_snapshot_piece(now_ms)
         if not self.is_active:
             return
         controller_ms = self.controller.next_deadline_ms
@@ -238,11 +240,15 @@ class ControllerNode:
     def _can_take_snapshot(self) -> bool:
         """It cuts the log: who waits for a commit must have its records before that."""
         controller = self.controller
-        return self.replay.snapshot_due and controller.uncommitted_end_offset == controller.version
+        return self.replay.snapshot_due and (
+            self.replay.is_writing_snapshot
+            or controller.uncommitted_end_offset == controller.version
+        )
 
-    def _take_snapshot(self, now_ms: int) -> None:
+    def _write_snapshot_piece(self, now_ms: int) -> None:
+        self._next_piece_ms = now_ms + SNAPSHOT_PAUSE_MS
         try:
-            self.replay.take_snapshot(self._wall_ms())
+            self.replay.write_snapshot_piece(self._wall_ms())
         except ReplogError as error:
             self.quorum.flush_completed(error, now_ms)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from replog.controller.metadata_image import MetadataImage
 from replog.registrations import MetadataDelta
-from replog.runtime.metadata_state import MetadataReplay
+from replog.runtime.metadata_state import SNAPSHOT_PAUSE_MS, MetadataReplay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,6 +46,13 @@ class MetadataFollower:
         self._owns_log = owns_log
         self._told_version = 0
         self._replay = MetadataReplay(log, self.image, snapshot_interval_bytes)
+        self._next_piece_ms = 0
+        """Of a snapshot."""
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `tick` is due; None: never, unless something happens first."""
+        return self._next_piece_ms if self._owns_log and self._replay.snapshot_due else None
 
     def start(self, now_ms: int) -> None:
         """Take what the copy holds as committed."""
@@ -54,8 +61,16 @@ class MetadataFollower:
 
     def tick(self, now_ms: int) -> None:
         """Do what is due now and then."""
-        if self._owns_log:
-            self._replay.checkpoint_if_due(now_ms)
+        if not self._owns_log:
+            return
+        self._replay.checkpoint_if_due(now_ms)
+        if self._replay.snapshot_due and self._next_piece_ms <= now_ms:
+            self._next_piece_ms = now_ms + SNAPSHOT_PAUSE_MS
+            self._replay.write_snapshot_piece(self._wall_ms())
+
+    def leave_snapshot(self) -> None:
+        """The log is about to be closed."""
+        self._replay.leave_snapshot()
 
     def leader_changed(
         self, leader_id: int | None, leader_epoch: int, epoch_start_offset: int | None, now_ms: int
@@ -66,8 +81,6 @@ class MetadataFollower:
     def committed(self, high_watermark: int, now_ms: int) -> None:
         self._replay.apply_committed(high_watermark)
         self._hand_on(now_ms)
-        if self._owns_log and self._replay.snapshot_due:
-            self._replay.take_snapshot(self._wall_ms())
 
     def snapshot_installed(self, snapshot_id: SnapshotId, now_ms: int) -> None:
         self._replay.load_snapshot(snapshot_id)

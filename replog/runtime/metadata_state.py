@@ -2,7 +2,7 @@
 
 The state is a controller's or a broker's image: it takes committed records one by one, or all at
 once as those of a snapshot. It never hears of a record twice, nor of one that is not committed.
-Every so many bytes the state is written down as a snapshot, and the log is cut below it.
+Every so many bytes a snapshot is written, piece by piece, and the log is cut below it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from replog.config import LONG_MAX
 from replog.controller.metadata_image import MetadataImage
-from replog.errors import CorruptBatchError
+from replog.errors import CorruptBatchError, ReplogError
+from replog.runtime.snapshot_writer import SnapshotWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 READ_BYTES = 1024 * 1024
 CHECKPOINT_INTERVAL_MS = 5000
+SNAPSHOT_PAUSE_MS = 1
+"""Between two pieces of a snapshot everybody else has a turn."""
 
 
 class MetadataState(Protocol):
@@ -37,9 +40,6 @@ class MetadataState(Protocol):
 
     def load(self, records: Iterable[Message], end_offset: int) -> None:
         """Become what these records of a snapshot say, whatever was known before."""
-
-    def snapshot_records(self) -> Iterable[Message]:
-        """The state, as records that make it."""
 
 
 class MetadataReplay:
@@ -58,6 +58,7 @@ class MetadataReplay:
         self._bytes_since_snapshot = 0
         self._checkpointed = log.high_watermark
         self._checkpoint_ms: int | None = None
+        self._writer: SnapshotWriter | None = None
 
     def reload(self) -> None:
         """Begin anew: the latest snapshot, then all that is known to be committed behind it."""
@@ -81,6 +82,7 @@ class MetadataReplay:
             self._state.load(records, snapshot_id.end_offset)
         self.offset = snapshot_id.end_offset
         self._bytes_since_snapshot = 0
+        self.leave_snapshot()
 
     def apply_committed(self, high_watermark: int) -> None:
         """Apply what is committed and not applied yet."""
@@ -116,16 +118,36 @@ class MetadataReplay:
 
     @property
     def snapshot_due(self) -> bool:
-        """Whether enough was applied since the last one."""
-        return self._bytes_since_snapshot >= self._interval_bytes
+        """Whether one is to be begun, or gone on with: enough was applied since the last one."""
+        return self._writer is not None or self._bytes_since_snapshot >= self._interval_bytes
 
-    def take_snapshot(self, now_ms: int) -> SnapshotId:
-        """Write the state down, and drop the records that it stands for; durable on return.
+    @property
+    def is_writing_snapshot(self) -> bool:
+        """Whether it is to be gone on with."""
+        return self._writer is not None
+
+    def write_snapshot_piece(self, now_ms: int) -> None:
+        """Write the next piece of a snapshot; with the last one it is durable, and the records that
+        it stands for are dropped.
 
         `now_ms` is the calendar's. Raises NoSpaceError, StorageError: nothing is dropped then.
         """
-        self._bytes_since_snapshot = 0
-        return self._log.take_snapshot_of(self.offset, self._state.snapshot_records(), now_ms)
+        if self._writer is None:
+            self._bytes_since_snapshot = 0
+            self._writer = SnapshotWriter(self._log, self.offset, now_ms)
+        try:
+            is_last = self._writer.step()
+        except ReplogError:
+            self.leave_snapshot()
+            raise
+        if is_last:
+            self._writer = None
+
+    def leave_snapshot(self) -> None:
+        """What is being written is out of date, or cannot be."""
+        if self._writer is not None:
+            self._writer.abandon()
+            self._writer = None
 
     def checkpoint_if_due(self, now_ms: int) -> None:
         """Every few seconds, persist how far the log is known to be committed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from replog.controller.controller import Controller
 from replog.controller.quorum.messages import QuorumRequest
+from replog.errors import ReplogError
 from replog.runtime.controller_node import ControllerNode
 from replog.runtime.group_flush import GroupFlush
 from replog.runtime.journal import Journal
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from replog.config import ControllerOptions, QuorumOptions
-    from replog.errors import ReplogError
     from replog.runtime.cluster_nodes import OpenedNode
     from replog.runtime.cluster_pump import ClusterPump
     from replog.types import TopicPartition
@@ -140,8 +140,12 @@ class MemberEndpoint:
             self._flush_completed(METADATA_PARTITION, self.log, error)
 
     def stop_flushes(self) -> None:
-        """Hear of no sync any more."""
+        """Hear of no sync any more, and write no snapshot."""
         self._flushes.close()
+        self.leave_snapshot()
+
+    def leave_snapshot(self) -> None:
+        """What is being written will not be finished."""
 
     def close(self) -> None:
         """Flush and close the log, and mark it clean. Raises StorageError."""
@@ -218,6 +222,9 @@ class ControllerEndpoint(MemberEndpoint):
         self.node.start(now_ms)
         self._changed(self)
 
+    def leave_snapshot(self) -> None:
+        self.node.replay.leave_snapshot()
+
     def respond(self, request_id: int, response: Any) -> None:
         self._transport.respond(request_id, response)
 
@@ -257,10 +264,26 @@ class ObserverEndpoint(MemberEndpoint):
         assert self._member is not None, "started"
         return self._member
 
+    @property
+    def next_deadline_ms(self) -> int | None:
+        quorum = super().next_deadline_ms
+        follower = None if self._follower is None else self._follower.next_deadline_ms
+        if quorum is None or follower is None:
+            return follower if quorum is None else quorum
+        return min(quorum, follower)
+
     def tick(self, now_ms: int) -> None:
         super().tick(now_ms)
         if self._follower is not None:
-            self._follower.tick(now_ms)
+            try:
+                self._follower.tick(now_ms)
+            except ReplogError as error:
+                self.quorum.flush_completed(error, now_ms)
+                self._stepped()
+
+    def leave_snapshot(self) -> None:
+        if self._follower is not None:
+            self._follower.leave_snapshot()
 
     def start(self, follower: MetadataFollower, now_ms: int) -> None:
         """Begin to fetch for `follower`."""

@@ -130,14 +130,31 @@ class QuorumReplicaLog(MetadataLog):
     def take_snapshot_of(
         self, end_offset: int, records: Iterable[Message], now_ms: int
     ) -> SnapshotId:
-        """Write what stands for all records below `end_offset`, and drop those; durable on return.
+        """`write_snapshot` in one go; durable on return."""
+        for _ in self.write_snapshot(end_offset, records, now_ms):
+            pass
+        assert self.latest_snapshot is not None
+        return self.latest_snapshot
 
-        `end_offset` is committed, and ends a batch.
+    def write_snapshot(
+        self, end_offset: int, records: Iterable[Message], now_ms: int
+    ) -> Iterator[None]:
+        """Write what stands for all records below `end_offset`, and drop those: a piece a step;
+        durable with the last one. `end_offset` is committed, and ends a batch.
         """
         snapshot_id = SnapshotId(end_offset, self._epoch_before(end_offset))
-        self.snapshots.write(snapshot_id, snapshot_batches(snapshot_id, records, now_ms, now_ms))
+        position = 0
+        if snapshot_id in self.snapshots.sizes:
+            self.clean_below(snapshot_id)
+            return
+        for chunk in snapshot_batches(snapshot_id, records, now_ms, now_ms):
+            self.snapshots.write_chunk(snapshot_id, position, chunk)
+            position += len(chunk)
+            self.snapshots.sync_part(snapshot_id)
+            yield
+        self.snapshots.publish(snapshot_id)
+        yield
         self.clean_below(snapshot_id)
-        return snapshot_id
 
     def _epoch_before(self, end_offset: int) -> int:
         first = self.first_snapshot

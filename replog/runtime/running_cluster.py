@@ -109,7 +109,8 @@ class RunningCluster:
             response = await self._ask_active(request)
             if response is not None and response.error is not ErrorCode.NOT_CONTROLLER:
                 break
-            unsure = unsure or response is None
+            # One that stepped down may have appended it, and what it appended may be committed yet.
+            unsure = True
             if self.pump.loop.time() > deadline_s:
                 raise RequestTimedOutError(
                     f"expected an answer to {type(request).__name__} within {TIMEOUT_MS} ms, found "

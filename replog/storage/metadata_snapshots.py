@@ -122,6 +122,10 @@ class MetadataSnapshots:
         part = self._making(snapshot_id)
         return memoryview(part.view(0, part.size_bytes))
 
+    def sync_part(self, snapshot_id: SnapshotId) -> None:
+        """Sync what is written of the snapshot in the making: then there is less to do at last."""
+        self._making(snapshot_id).flush()
+
     def publish(self, snapshot_id: SnapshotId) -> None:
         """Make the snapshot in the making whole; durable on return."""
         part = self._making(snapshot_id)

@@ -215,7 +215,7 @@ def test_logs_are_cut_below_snapshots_and_who_was_away_loads_one(options):
             await cluster.create_topic(f"topic-{number}", replication_factor=1)
         await cluster.delete_topic("early")
         active = next(m for m in pump.members.values() if m.node_id == cluster.active_controller)
-        assert active.log.log_start_offset > 30
+        await cluster.until(lambda _: active.log.log_start_offset > 30, "a snapshot")
         assert active.log.first_snapshot == active.log.latest_snapshot
         for node_id in {away, broker_id}:
             await cluster.restart(node_id)

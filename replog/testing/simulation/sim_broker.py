@@ -251,10 +251,10 @@ class SimBroker(SimMachine):
     def deadline_ms(self) -> int | None:
         assert self.node is not None
         assert self._member is not None
-        deadline, other = self.node.next_deadline_ms, self._member.next_deadline_ms
-        if deadline is None:
-            return other
-        return deadline if other is None or deadline < other else other
+        assert self._follower is not None
+        parts = (self.node, self._member, self._follower)
+        deadlines = (part.next_deadline_ms for part in parts)
+        return min((found for found in deadlines if found is not None), default=None)
 
     def tick(self) -> None:
         now_ms = self.now_ms

@@ -240,6 +240,14 @@ class SimMetadataLog(SimLog):
         self.truncate_fully_and_start_at(snapshot_id.end_offset)
         self.snapshots.remove_older(snapshot_id)
 
+    def write_snapshot(
+        self, end_offset: int, records: Iterable[Any], now_ms: int
+    ) -> Iterator[None]:
+        """In two pieces, so that something may happen in between."""
+        kept = list(records)
+        yield
+        self.take_snapshot_of(end_offset, kept, now_ms)
+
     def take_snapshot_of(self, end_offset: int, records: Iterable[Any], now_ms: int) -> SnapshotId:
         self._check_writable()
         last = self.batch_at(end_offset - 1)
