@@ -90,14 +90,13 @@ class BrokerContacts:
     @property
     def next_deadline_ms(self) -> int | None:
         """When the first session runs out."""
-        return min(
-            (
-                contact.heard_ms + self._timeout_ms
-                for broker_id, contact in self._contacts.items()
-                if not self._image.brokers[broker_id].registration.fenced
-            ),
-            default=None,
-        )
+        first_ms = None
+        brokers = self._image.brokers
+        for broker_id, contact in self._contacts.items():
+            is_first = first_ms is None or contact.heard_ms < first_ms
+            if is_first and not brokers[broker_id].registration.fenced:
+                first_ms = contact.heard_ms
+        return None if first_ms is None else first_ms + self._timeout_ms
 
     def silent(self, now_ms: int) -> list[int]:
         """The brokers whose sessions have run out, in order."""

@@ -156,7 +156,11 @@ class Controller:
             self._balance.due_ms,
             self._creations.next_deadline_ms,
         )
-        return min((found for found in deadlines if found is not None), default=None)
+        first_ms = None
+        for found in deadlines:
+            if found is not None and (first_ms is None or found < first_ms):
+                first_ms = found
+        return first_ms
 
     def apply(self, record: Any, offset: int) -> None:
         """Replay a committed record, while not active."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 
 from replog.config import LogConfig
@@ -55,9 +56,16 @@ def config_from(options: Mapping[str, str]) -> TopicConfig:
 
 
 def known_config_from(options: Mapping[str, str]) -> TopicConfig:
-    """Likewise, but what cannot be is left out: another version of the controller wrote it."""
-    if not options:
-        return _DEFAULT
+    """Likewise, but what cannot be is left out: another version of the controller wrote it.
+
+    Equal options share one value: a log that is replayed names few different ones, many times.
+    """
+    return _known_config(tuple(options.items())) if options else _DEFAULT
+
+
+@functools.lru_cache(maxsize=1024)
+def _known_config(named: tuple[tuple[str, str], ...]) -> TopicConfig:
+    options = dict(named)
     try:
         return config_from(options)
     except UsageError:

@@ -43,6 +43,11 @@ class Leading:
         self._standing = context.standing
         self._waiting: dict[int, WaitingFetch] = {}
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether any fetch waits."""
+        return bool(self._waiting)
+
     # -- requests of others
 
     def on_fetch(self, request_id: int, request: QuorumFetchRequest, now_ms: int) -> None:

@@ -165,24 +165,33 @@ class Quorum:
         if context.requests.any_asked:
             for member_id in context.requests.expired(now_ms):
                 self._on_silence(member_id, now_ms, reset=False)
-        while self._voting.advance(now_ms) or self._leading.advance(now_ms):
-            pass
+        if not self._only_follows(now_ms):
+            while self._voting.advance(now_ms) or self._leading.advance(now_ms):
+                pass
         if standing.role is not before:
             context.requests.clear()
-        self._voting.send_due(now_ms)
-        self._leading.send_due(now_ms)
+        if type(standing.role) is not Follower:
+            self._voting.send_due(now_ms)
+            self._leading.send_due(now_ms)
         self._following.send_due(now_ms)
         self._deadline_ms = self._find_deadline(now_ms)
         effects, context.effects = context.effects, []
-        return [*self._fences(), *effects]
+        if standing.role is not self._fenced:
+            self._fenced = standing.role
+            effects[:0] = self._fences()
+        return effects
+
+    def _only_follows(self, now_ms: int) -> bool:
+        """Whether nothing of an election or of a leadership can be due: so it is most of the time
+        for most members.
+        """
+        role = self._standing.role
+        return type(role) is Follower and role.deadline_ms > now_ms and not self._leading.is_asked
 
     def _fences(self) -> list[QuorumEffect]:
         """What a role promises and tells is set when it is taken up, and never changes in it."""
         standing, role = self._standing, self._standing.role
         fences: list[QuorumEffect] = []
-        if role is self._fenced:
-            return fences
-        self._fenced = role
         state = standing.election_state
         if state != (self._persisted or ElectionState()):
             self._persisted = state
@@ -195,12 +204,16 @@ class Quorum:
         return fences
 
     def _find_deadline(self, now_ms: int) -> int | None:
-        deadlines = [self._standing.role.deadline_ms, *self._leading.deadlines(now_ms)]
+        role = self._standing.role
+        earliest = role.deadline_ms
+        if type(role) is not Follower or self._leading.is_asked:
+            earliest = min(earliest, *self._leading.deadlines(now_ms), NEVER_MS)
         request_deadline_ms = self._context.requests.next_deadline_ms(now_ms)
-        if request_deadline_ms is not None:
-            deadlines.append(request_deadline_ms)
-        earliest = min(deadlines)
-        return None if earliest == NEVER_MS else max(earliest, now_ms + 1)
+        if request_deadline_ms is not None and request_deadline_ms < earliest:
+            earliest = request_deadline_ms
+        if earliest == NEVER_MS:
+            return None
+        return earliest if earliest > now_ms else now_ms + 1
 
     # -- requests of others
 

@@ -156,6 +156,7 @@ def draw_options(stream: Stream) -> RunOptions:
     if len(left_out) > len(FAULTS) * 2 // 3:
         left_out = []
     session_timeout = stream.choice((1500, 3000, 6000))
+    quorum_fetch_timeout = stream.choice((600, 1000, 2000))
     return RunOptions(
         brokers=brokers,
         replication_factor=factor,
@@ -183,9 +184,9 @@ def draw_options(stream: Stream) -> RunOptions:
         sync_us=stream.choice((100, 500, 10_000)),
         controllers=stream.choice((1, 3)),
         election_timeout=stream.choice((200, 500, 1000)),
-        quorum_fetch_timeout=stream.choice((600, 1000, 2000)),
-        quorum_fetch_wait=stream.choice((500, 1000)),
-        snapshot_bytes=stream.choice((3000, 10_000, 20_971_520)),
+        quorum_fetch_timeout=quorum_fetch_timeout,
+        quorum_fetch_wait=quorum_fetch_timeout // 2,
+        snapshot_bytes=stream.choice((3000, 10_000, 30_000)),
         fault_interval=stream.choice((700, 1500, 3000)),
         down_time=stream.choice((100, 1000, 4000)),
         faults=tuple(name for name in FAULTS if name not in left_out),

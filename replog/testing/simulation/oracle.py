@@ -50,6 +50,8 @@ EVENTS = (
     "broker_told",
 )
 
+_KINDS = {"request": 1, "response": 2, "reset": 3}
+
 
 class Oracle:
     """See the module. Satisfies LogObserver and BrokerObserver."""
@@ -59,7 +61,7 @@ class Oracle:
         self.marks = marks
         self.events = 0
         """Messages delivered, I/O completions and timers that did something."""
-        self.digest = 0
+        self._mixed = 0
         self.trace: Callable[[str], None] | None = None
         """Where to write what happens, for a reader."""
         self.leader_changes = 0
@@ -89,28 +91,30 @@ class Oracle:
         self._on_fetch_answered = hears["fetch_answered"]
         self._on_broker_told = hears["broker_told"]
 
+    @property
+    def digest(self) -> int:
+        """32 bits made of everything that has happened."""
+        return self._mixed & 0xFFFFFFFF
+
     # -- what happens, counted
 
     def network_event(self, kind: str, source: int, target: int, message_id: int) -> None:
         """A message or a reset is about to be delivered."""
         self.events += 1
-        self.digest = zlib.crc32(
-            b"%s %d %d %d %d" % (kind.encode(), source, target, message_id, self.truth.now_us()),
-            self.digest,
-        )
+        # Numbers alone have the same hash in every process.
+        number = _KINDS[kind]
+        now_us = self.truth.now_us()
+        self._mixed = hash((self._mixed, number, source, target, message_id, now_us))
 
     def io_event(self, log: SimLog) -> None:
         """A log has done what it was asked."""
         self.events += 1
-        self.digest = zlib.crc32(
-            b"%d %d %d %d"
-            % (log.broker_id, log.log_start_offset, log.log_end_offset, log.high_watermark),
-            self.digest,
-        )
+        start, end = log.log_start_offset, log.log_end_offset
+        self._mixed = hash((self._mixed, log.broker_id, start, end, log.high_watermark))
 
     def note(self, text: str) -> None:
         """Something that a reader of a trace wants to know."""
-        self.digest = zlib.crc32(text.encode(), self.digest)
+        self._mixed = hash((self._mixed, zlib.crc32(text.encode())))
         if self.trace is not None:
             self.trace(text)
 
