@@ -109,6 +109,8 @@ class BrokerSession:
         self._replicas: tuple[ReplicaState, ...] = ()
         self._damaged: dict[DamagedLog, None] = {}
         self._damaged_told: tuple[DamagedLog, ...] = ()
+        self._registered_damaged: dict[TopicPartition, DamagedLog] = {}
+        """What the registration has told already, as long as nobody is known to lead it."""
         self._leaderless: dict[TopicPartition, LeaderlessLog | None] = {}
         """None: a log that is not open."""
         self._damaged_leaderless: dict[TopicPartition, DamagedLog] = {}
@@ -165,7 +167,9 @@ class BrokerSession:
         elif isinstance(event, ShutdownWanted):
             effects.extend(self._leave(now_ms))
         elif isinstance(event, ReplicaDamaged):
-            self._damaged[DamagedLog(event.topic_partition, event.topic_id)] = None
+            log = DamagedLog(event.topic_partition, event.topic_id)
+            if self._registered_damaged.get(event.topic_partition) != log:
+                self._damaged[log] = None
             self._heartbeat_soon(now_ms)
         elif isinstance(event, RecordsCut):
             self._lost.append(event.lost)
@@ -192,8 +196,11 @@ class BrokerSession:
         for name in event.led:
             self._leaderless.pop(name, None)
             self._damaged_leaderless.pop(name, None)
+            self._registered_damaged.pop(name, None)
         for name in event.unopened:
             self._leaderless[name] = None
+            if name in self._registered_damaged:
+                self._damaged_leaderless[name] = self._registered_damaged[name]
         for log in event.leaderless:
             self._leaderless[log.topic_partition] = log
         if event.leaderless:
@@ -235,6 +242,8 @@ class BrokerSession:
                 f"expected the controller to register broker {self.broker_id}, it answered "
                 f"{response.error.name}; check its id",
             )
+        if self.broker_epoch == NO_BROKER_EPOCH:
+            self._damage_is_told()
         self.broker_epoch = response.broker_epoch
         self.fenced = True
         self.state = SessionState.RUNNING
@@ -249,6 +258,22 @@ class BrokerSession:
         if self.leading.got_epoch(response.version, self.version):
             effects.append(LeadAgain())
         return effects
+
+    def _damage_is_told(self) -> None:
+        """The registration told of the logs that were found damaged. To tell it again would be
+        wrong once they are whole, and it may take its time on the way.
+        """
+        for replica in self._replicas:
+            if not replica.damaged:
+                continue
+            name = replica.topic_partition
+            log = DamagedLog(name, replica.topic_id)
+            if log in self._damaged:
+                del self._damaged[log]
+            else:
+                self._registered_damaged[name] = log
+            if name in self._leaderless:
+                self._damaged_leaderless[name] = log
 
     def _fetched(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
         self._fetch.want(now_ms)

@@ -37,6 +37,7 @@ from replog.messages import (
     MetadataFetchResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
+    ReplicaState,
 )
 from replog.registrations import BrokerRegistration, MetadataDelta
 from replog.types import EpochRange, LostRecords, TopicPartition
@@ -334,6 +335,31 @@ def test_logs_that_nobody_leads_are_told_at_once_and_with_every_heartbeat_until_
     due_ms = 11 + OPTIONS.broker_heartbeat_interval_ms
     ((_, heartbeat),) = sent(session.step(Tick(), due_ms), HeartbeatRequest)
     assert heartbeat.leaderless == (logs[1],)
+
+
+@pytest.mark.parametrize("is_led", [True, False])
+def test_damage_that_the_registration_has_told_is_told_again_only_while_nobody_leads(is_led):
+    """A later word of it could find the log whole again, and in sync."""
+    damaged = TopicPartition("t", 3)
+    log = ReplicaState(
+        topic_partition=damaged, topic_id=TOPIC_ID, latest_epoch=-1, log_end_offset=0, damaged=True
+    )
+    session = BrokerSession(1, "run", None, OPTIONS, follows_log=True)
+    ((asked, _),) = sent(session.start(-1, (log,), 0), RegisterBrokerRequest)
+    accepted = RegisterBrokerResponse(broker_epoch=5, version=5)
+    session.step(ResponseReceived(request_id=asked, response=accepted), 1)
+    found = ReplicaDamaged(topic_partition=damaged, topic_id=TOPIC_ID)
+    assert sent(session.step(found, 2), HeartbeatRequest)[0][1].damaged == ()
+    now = LeadersChanged(led=(damaged,)) if is_led else LeadersChanged(unopened=(damaged,))
+    session.step(now, 2)
+    session.step(RequestFailed(request_id=2), 3)
+    ((_, heartbeat),) = sent(session.step(Tick(), 1000), HeartbeatRequest)
+    assert heartbeat.damaged == (() if is_led else (DamagedLog(damaged, TOPIC_ID),))
+    session.step(RequestFailed(request_id=3), 1001)
+    if is_led:
+        session.step(found, 1002)
+        ((_, heartbeat),) = sent(session.step(Tick(), 3000), HeartbeatRequest)
+        assert heartbeat.damaged == (DamagedLog(damaged, TOPIC_ID),), "that is news"
 
 
 def test_damage_to_a_log_that_nobody_leads_is_told_with_every_heartbeat_until_it_is_led(session):
