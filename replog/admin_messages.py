@@ -186,6 +186,7 @@ class BalanceLeadersResponse:
     """`left`: how many more would be moved but for the brake."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     moves: tuple[LeaderMove, ...] = ()
     left: int = 0
 

@@ -70,7 +70,13 @@ class LeaderBalance:
         if moves_max is None:
             moves_max = self._options.leader_moves_max
         if threshold < 0 or moves_max < 1:
-            return BalanceLeadersResponse(error=ErrorCode.INVALID_REQUEST)
+            return BalanceLeadersResponse(
+                error=ErrorCode.INVALID_REQUEST,
+                message=(
+                    f"expected a threshold of at least 0 percent and a brake of at least 1 move, "
+                    f"found {threshold} and {moves_max}"
+                ),
+            )
         return self._move(threshold, moves_max, dry_run=request.dry_run)
 
     def elect(self, request: ElectLeadersRequest) -> PartitionResults:

@@ -60,12 +60,21 @@ class Reassignments:
             self._partitions.reassigning_changed[partition] = self._image.end_offset
 
     def start(self, partition: PartitionImage, target: tuple[int, ...]) -> None:
-        """Begin, or turn to another target what is under way."""
+        """Begin, or turn to another target what is under way.
+
+        Replicas that were added for the target before, and hold nothing that is committed yet, go
+        at once: calling the new move off must not bring them back.
+        """
         original = self.original(partition)
         change = self._partitions.change(partition)
+        gone = set(partition.adding) - set(target) - partition.holders
         change.adding = tuple(sorted(set(target) - set(original)))
-        change.removing = tuple(replica for replica in partition.replicas if replica not in target)
+        change.removing = tuple(
+            replica for replica in partition.replicas if replica not in {*target, *gone}
+        )
         change.replicas = target + change.removing
+        if gone:
+            change.keep_leader()
         self._partitions.carry_out(partition, change)
         if partition.reassigning:
             self._partitions.reassigning_changed[partition] = self._image.end_offset

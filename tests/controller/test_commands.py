@@ -166,6 +166,8 @@ class TestBalance:
     def test_what_cannot_be_is_refused(self, tilted, wrong):
         answer = tilted.ask(BalanceLeadersRequest(**wrong))
         assert answer.error is ErrorCode.INVALID_REQUEST
+        assert "expected" in answer.message
+        assert str(*wrong.values()) in answer.message
         assert self.leaders(tilted) == [1, 1, 1, 1]
 
 

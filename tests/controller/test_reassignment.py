@@ -250,9 +250,19 @@ def test_another_target_replaces_the_one_under_way(controller):
     controller.propose((1, 2, 3, 4))
     reassign(controller, (1, 2, 5))
     (now,) = progress(controller)
-    assert (now.replicas, now.adding, set(now.removing)) == ((1, 2, 5), (5,), {3, 4, 6})
+    assert (now.replicas, now.adding, set(now.removing)) == ((1, 2, 5), (5,), {3, 4})
     controller.propose((1, 2, 3, 4, 5))
     assert set(controller.partition().replicas) == {1, 2, 5}
+
+
+def test_a_move_that_replaced_another_is_called_off_to_what_was_before_both(controller):
+    reassign(controller, (4, 5, 6))
+    epoch = controller.partition().leader_epoch
+    reassign(controller, (1, 2, 5))
+    assert set(controller.partition().replicas) == {1, 2, 3, 5}
+    assert controller.partition().leader_epoch == epoch + 1, "fetches of those that go are fenced"
+    assert reassign(controller, None).error is ErrorCode.NONE
+    assert controller.partition().replicas == (1, 2, 3)
 
 
 def test_an_old_replica_cannot_return_to_the_set_that_it_is_leaving(controller):

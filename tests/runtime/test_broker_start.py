@@ -1,0 +1,140 @@
+"""A broker that starts takes the metadata first, then its replicas, and only then takes part."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from replog.config import ControllerOptions, ReplicationOptions
+from replog.messages import (
+    HeartbeatRequest,
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+    ReplicaState,
+)
+from replog.registrations import BrokerRegistration, MetadataDelta, PartitionRegistration
+from replog.runtime.broker_node import BrokerNode
+from replog.runtime.ports import Ports
+from replog.types import TopicPartition
+from tests.replication.memory_log import MemoryLog
+
+AGAIN, GONE, NEW = TopicPartition("again", 0), TopicPartition("gone", 0), TopicPartition("new", 0)
+OLD_ID, GONE_ID, AGAIN_ID, NEW_ID = (uuid.UUID(int=number) for number in (1, 2, 3, 4))
+REGISTERED = 20
+
+
+class World:
+    """The store and the network of one broker; `done` is what it does, in order."""
+
+    previous_broker_epoch = -1
+
+    def __init__(self) -> None:
+        self.done: list = []
+        self.sent: dict[int, object] = {}
+        self.logs = {AGAIN: MemoryLog(), GONE: MemoryLog()}
+        self.ids = {AGAIN: OLD_ID, GONE: GONE_ID}
+        self.node = BrokerNode(
+            1,
+            "run",
+            Ports(store=self, network=self, flushes=self),
+            replication=ReplicationOptions(),
+            controller=ControllerOptions(),
+            follows_log=True,
+        )
+
+    # the store
+
+    def get(self, name):
+        return self.logs.get(name)
+
+    def replica_states(self):
+        return tuple(
+            ReplicaState(
+                topic_partition=name,
+                topic_id=self.ids[name],
+                latest_epoch=-1,
+                log_end_offset=0,
+            )
+            for name in self.logs
+        )
+
+    def open(self, registration):
+        name = registration.topic_partition
+        if self.ids.get(name) != registration.topic_id:
+            self.delete(name)
+            self.logs[name], self.ids[name] = MemoryLog(), registration.topic_id
+            self.done.append(("open", name))
+        return self.logs[name]
+
+    def delete(self, name) -> None:
+        if self.logs.pop(name, None) is not None:
+            self.done.append(("delete", name, self.ids.pop(name)))
+
+    def set_aside_strays(self, held) -> None:
+        assert all(map(held, self.logs))
+
+    def __getattr__(self, name):
+        return lambda *_, **__: None
+
+    # the network
+
+    def send_to_controller(self, request_id, request) -> None:
+        self.sent[request_id] = request
+        self.done.append(type(request))
+
+    def send_to_broker(self, *_) -> None:
+        self.done.append("fetch")
+
+
+def registration(name, topic_id):
+    return PartitionRegistration(
+        topic_partition=name,
+        topic_id=topic_id,
+        replicas=(1, 2),
+        isr=(2,),
+        leader_id=2,
+    )
+
+
+def whole(version, *, registered):
+    """All that the metadata log has: `again` has another id, `gone` is not there any more."""
+    brokers = (BrokerRegistration(broker_id=2, broker_epoch=1),)
+    if registered:
+        brokers += (BrokerRegistration(broker_id=1, broker_epoch=REGISTERED, fenced=True),)
+    partitions = (registration(AGAIN, AGAIN_ID), registration(NEW, NEW_ID))
+    return MetadataDelta(version=version, whole=True, brokers=brokers, partitions=partitions)
+
+
+@pytest.fixture
+def world():
+    world = World()
+    world.node.start(0)
+    ((request_id, request),) = world.sent.items()
+    assert isinstance(request, RegisterBrokerRequest)
+    answer = RegisterBrokerResponse(broker_epoch=REGISTERED, version=REGISTERED + 1)
+    world.node.receive_response(request_id, answer, 1)
+    world.done.clear()
+    return world
+
+
+def test_deletions_come_first_then_replicas_and_then_it_says_that_it_is_there(world) -> None:
+    """Goal: by the heartbeat that lets it take part its files are what the metadata say, by topic
+    id; the name that was created again has a log of its own.
+    """
+    world.node.follow_metadata(whole(REGISTERED + 1, registered=True), 2)
+    assert HeartbeatRequest in world.done
+    announced = world.done.index(HeartbeatRequest)
+    before = world.done[:announced]
+    deletions = {("delete", AGAIN, OLD_ID), ("delete", GONE, GONE_ID)}
+    assert set(before[:2]) == deletions
+    assert {("open", AGAIN), ("open", NEW)} <= set(before[2:])
+    heartbeat = next(one for one in world.sent.values() if isinstance(one, HeartbeatRequest))
+    assert (heartbeat.version, heartbeat.broker_epoch) == (REGISTERED + 1, REGISTERED)
+    assert world.ids == {AGAIN: AGAIN_ID, NEW: NEW_ID}
+
+
+def test_it_does_not_say_so_before_it_has_what_registered_it(world) -> None:
+    world.node.follow_metadata(whole(REGISTERED, registered=False), 2)
+    told = [one for one in world.sent.values() if isinstance(one, HeartbeatRequest)]
+    assert all(one.version < REGISTERED + 1 for one in told)
