@@ -191,13 +191,16 @@ class BrokerControl:
                 and request.broker_id in partition.replicas
                 and request.broker_id not in self._partitions.reports.damaged(partition)
             ):
-                self._partitions.found_damaged(partition, request.broker_id)
+                self._found_damaged(partition, request.broker_id)
         for told in request.leaderless:
             partition = self._image.partition(told.topic_partition)
             if partition is None or partition.topic.topic_id != told.topic_id:
                 continue
             end = LogEnd(told.latest_epoch, told.log_end_offset)
-            self._partitions.told_end(partition, request.broker_id, told.leader_epoch, end)
+            heard = functools.partial(
+                self._partitions.told_end, partition, request.broker_id, told.leader_epoch, end
+            )
+            self._partitions.attempt(partition, heard)
         for lost in request.lost:
             partition = self._image.partition(lost.topic_partition)
             if partition is not None and partition.topic.topic_id == lost.topic_id:
@@ -212,7 +215,7 @@ class BrokerControl:
         for partition in self._held_by(request.broker_id):
             log = found.get((partition.name, partition.topic.topic_id))
             if log is not None and log.damaged:
-                self._partitions.found_damaged(partition, request.broker_id)
+                self._found_damaged(partition, request.broker_id)
             else:
                 returned = functools.partial(
                     self._partitions.returned,
@@ -221,6 +224,10 @@ class BrokerControl:
                     sound=log is not None and not unclean,
                 )
                 self._partitions.attempt(partition, returned)
+
+    def _found_damaged(self, partition: PartitionImage, broker_id: int) -> None:
+        found = functools.partial(self._partitions.found_damaged, partition, broker_id)
+        self._partitions.attempt(partition, found)
 
     def _held_by(self, broker_id: int) -> list[PartitionImage]:
         return list(self._image.held_by.get(broker_id, ()))

@@ -60,6 +60,8 @@ from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.types import LostRecords, TopicPartition
 
 LEAVING_HEARTBEAT_INTERVAL_MS = 50
+_ASK_AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR})
+"""Nothing is wrong with what was asked."""
 """A broker that wants to stop asks more often than one that only lives."""
 
 
@@ -224,9 +226,9 @@ class BrokerSession:
 
     def _registered(self, response: RegisterBrokerResponse, now_ms: int) -> Iterable[SessionEffect]:
         taken = response.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-        if response.error is ErrorCode.NOT_CONTROLLER or (taken and now_ms < self._yields_ms):
-            # Another controller is the active one by now; or another run has a session, which ends
-            # when nobody renews it.
+        if response.error in _ASK_AGAIN or (taken and now_ms < self._yields_ms):
+            # Another controller is the active one by now, or this one has failed; or another run
+            # has a session, which ends when nobody renews it.
             self._registration.back_off(now_ms)
             return ()
         if taken:
@@ -301,6 +303,9 @@ class BrokerSession:
     ) -> Iterable[SessionEffect]:
         if response.error is ErrorCode.NOT_CONTROLLER:
             self.leading.refused_at_once(now_ms)
+            self._heartbeat.back_off(now_ms)
+            return ()
+        if response.error in _ASK_AGAIN:
             self._heartbeat.back_off(now_ms)
             return ()
         if response.error in {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED}:

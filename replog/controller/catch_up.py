@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 
 from replog.controller.partition_image import PartitionImage
 from replog.messages import LogSize
@@ -69,9 +70,10 @@ class CatchUp:
                 seconds_left = max(seconds_left, lacking / pace)
         return bytes_left, seconds_left
 
-    def forget(self, partition: PartitionImage) -> None:
-        """It is not reassigned any more, or gone."""
-        self._replicas.pop(partition, None)
+    def keep_only(self, reassigning: Container[PartitionImage]) -> None:
+        """The others are not reassigned any more, or gone."""
+        for partition in [one for one in self._replicas if one not in reassigning]:
+            del self._replicas[partition]
 
     def clear(self) -> None:
         """Another controller is told anew."""

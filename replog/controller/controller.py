@@ -297,7 +297,10 @@ class Controller:
                 raise
             name = getattr(request, "topic_partition", None)
             self._decision.report(TransitionRefused(topic_partition=name, message=str(error)))
-            return refused(type(request), ErrorCode.INVALID_REQUEST, str(error))
+            # A broker did not ask for a state; it asks again, and is not to end for it.
+            of_broker = isinstance(request, _FROM_BROKERS)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if of_broker else ErrorCode.INVALID_REQUEST
+            return refused(type(request), code, str(error))
 
     def _create_topics(
         self, request_id: int, request: CreateTopicsRequest, now_ms: int
@@ -410,6 +413,7 @@ class Controller:
         self._committed = high_watermark
         self._feed.committed(high_watermark)
         self._reassignments.advance(high_watermark)
+        self._catch_up.keep_only(self._image.reassigning)
         self._throttle.settle()
         return self._finish(now_ms)
 

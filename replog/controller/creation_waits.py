@@ -101,7 +101,7 @@ class CreationWaits:
             return None
         version = _version_of(mark)
         topic = self._image.topics[request.topic]
-        begun = any(
+        begun = any(topic in waiting.topics for waiting in self._waiting.values()) or any(
             self._may_have_begun(broker_id, version)
             for partition in topic.partitions.values()
             for broker_id in partition.replicas
@@ -163,6 +163,9 @@ class CreationWaits:
         return contact is not None and contact.applied_version >= version
 
     def _may_have_begun(self, broker_id: int, version: int) -> bool:
+        """A live broker may have done so since it was last heard, and have acknowledged records."""
+        if self._image.is_live(broker_id):
+            return True
         contact = self._contacts.get(broker_id)
         return contact is None or not contact.has_told or contact.applied_version >= version
 

@@ -104,6 +104,12 @@ class MetadataImage:
         old = {partition.name: partition.topic.topic_id for partition in before}
         removed = self._removed
         brokers = list(self.brokers)
+        options = [
+            (name, option)
+            for (kind, name), known in self.options.items()
+            if self._tracks and kind == BROKER_RESOURCE
+            for option in known
+        ]
         self.__init__(tracks_changes=self._tracks)  # type: ignore[misc]
         for record in records:
             self.apply(record, 0)
@@ -116,6 +122,9 @@ class MetadataImage:
         for broker_id in brokers:
             if broker_id not in self.brokers:
                 self._changed_brokers[broker_id] = None
+        for resource, option in options:
+            if option not in self.options.get((BROKER_RESOURCE, resource), ()):
+                self._changed_options[resource, option] = None
 
     def partition(self, name: TopicPartition) -> PartitionImage | None:
         """The partition of this name, if there is one."""

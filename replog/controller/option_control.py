@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 from replog.admin_messages import AdminResponse, AlterOptionsRequest, ResourceKind
@@ -66,7 +67,8 @@ class OptionControl:
             # A lower floor lets the in-sync set commit alone: who left it vouches no more. And
             # where any replica may lead now, one does.
             for partition in self._image.topics[request.name].partitions.values():
-                self._partitions.settle(partition)
+                settle = functools.partial(self._partitions.settle, partition)
+                self._partitions.attempt(partition, settle)
 
     def _check(self, request: AlterOptionsRequest, wanted: Mapping[str, str]) -> Refusal | None:
         if request.kind is ResourceKind.TOPIC:

@@ -300,6 +300,7 @@ class StateJournal:
         self._notes.clear()
         self._history.clear()
         self._queues.clear()
+        self.overflows.clear()
 
     def request(self, change: StateChange, latest_epoch: int) -> None:
         """Ask a broker for a change; one of an older epoch than the partition's is ignored."""
@@ -329,7 +330,8 @@ class StateJournal:
         try:
             queue.put(change)
         except BrokerQueueFullError as error:
-            self.overflows.append(error)
+            if change.requested_ms is not None:  # else another controller has asked, and told
+                self.overflows.append(error)
 
     def _request_deletion(
         self, partition: PartitionImage, broker_id: int, version: int, now_ms: int | None

@@ -316,6 +316,7 @@ class BrokerNode:
             else:
                 self._behind.pop(registration.topic_partition, None)
             if self.broker_id not in registration.replicas:
+                led.append(registration.topic_partition)  # by whom is others' affair now
                 continue
             log = self.store.get(registration.topic_partition)
             if registration.leader_id is not None:

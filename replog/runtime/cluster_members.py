@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import enum
 import itertools
+import logging
 import os
 import time
 from typing import TYPE_CHECKING, cast
 
-from replog.errors import UsageError
+from replog.errors import RequestTimedOutError, UsageError
 from replog.messages import ErrorCode
 from replog.runtime.cluster_nodes import OpenedNode, open_node
 from replog.runtime.cluster_pump import BrokerEndpoint, ClusterPump
@@ -32,6 +33,11 @@ if TYPE_CHECKING:
     from replog.runtime.cluster_view import ClusterView
     from replog.runtime.failover_watch import Fault
     from replog.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_MS = 30_000
+"""How long a broker that is to stop may take to hand its leaderships on."""
 
 
 class MemberState(enum.Enum):
@@ -164,7 +170,16 @@ class ClusterMembers:
             ended: asyncio.Future[None] = self._pump.loop.create_future()
             endpoint.when_ended(lambda: None if ended.done() else ended.set_result(None))
             self._pump.call(node_id, endpoint.node.shut_down, self._pump.clock.monotonic_ms())
-            await ended
+            try:
+                await asyncio.wait_for(ended, STOP_TIMEOUT_MS / 1000)
+            except TimeoutError:
+                if self.states[node_id] is MemberState.STOPPING:
+                    self.states[node_id] = MemberState.RUNNING
+                raise RequestTimedOutError(
+                    f"expected node {node_id} to hand its leaderships on within "
+                    f"{STOP_TIMEOUT_MS} ms, found no controller that took them; it runs on: heal "
+                    f"or restart the controllers and stop it again, or kill it"
+                ) from None
             if self._pump.brokers.get(node_id) is not endpoint:
                 return  # killed meanwhile
         endpoints = self._remove(node_id)
@@ -305,6 +320,7 @@ class ClusterMembers:
         """A broker that the controller has refused for good must not go on."""
         ended = endpoint.node.ended
         if ended is not None and ended.error is not ErrorCode.NONE:
+            logger.error("broker %d stopped: %s", endpoint.broker_id, ended.message)
             self._died(endpoint.broker_id)
 
 

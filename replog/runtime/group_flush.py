@@ -77,11 +77,11 @@ class GroupFlush:
         target: SyncTarget,
         error: BaseException | None,
     ) -> None:
+        asked_again = self._asked_again.pop(log)
         if self._closed or isinstance(error, LogClosedError):
             return
         if error is not None and not isinstance(error, ReplogError):
             error = LogFailedError(f"expected to sync {log}, found {error}; check the disk")
-        asked_again = self._asked_again.pop(log)
         if error is None and not log.note_synced(target):
             self.flush(topic_partition, log)
             return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from replog.config import LONG_MAX
 from replog.controller.metadata_image import MetadataImage
-from replog.errors import CorruptBatchError, ReplogError
+from replog.errors import CorruptBatchError, NoSpaceError, ReplogError, UsageError
 from replog.runtime.snapshot_writer import SnapshotWriter
 
 if TYPE_CHECKING:
@@ -130,13 +130,17 @@ class MetadataReplay:
         """Write the next piece of a snapshot; with the last one it is durable, and the records that
         it stands for are dropped.
 
-        `now_ms` is the calendar's. Raises NoSpaceError, StorageError: nothing is dropped then.
+        `now_ms` is the calendar's. Raises StorageError: nothing is dropped then. Where the disk is
+        full, or another snapshot comes in by fetch, it is left until the next is due.
         """
         if self._writer is None:
             self._bytes_since_snapshot = 0
             self._writer = SnapshotWriter(self._log, self.offset, now_ms)
         try:
             is_last = self._writer.step()
+        except (NoSpaceError, UsageError):
+            self.leave_snapshot()
+            return
         except ReplogError:
             self.leave_snapshot()
             raise
@@ -150,14 +154,17 @@ class MetadataReplay:
             self._writer = None
 
     def checkpoint_if_due(self, now_ms: int) -> None:
-        """Every few seconds, persist how far the log is known to be committed."""
+        """Every few seconds, persist how far the log is known to be committed; a full disk must
+        wait.
+        """
         if self._checkpoint_ms is None:
             self._checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
         elif now_ms >= self._checkpoint_ms:
             self._checkpoint_ms = None
             if self._log.high_watermark != self._checkpointed:
-                self._checkpointed = self._log.high_watermark
-                self._log.checkpoint_high_watermark()
+                with contextlib.suppress(NoSpaceError):
+                    self._log.checkpoint_high_watermark()
+                    self._checkpointed = self._log.high_watermark
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ broker does, and under other ids; the two live and die together.
 from __future__ import annotations
 
 import dataclasses
+import logging
 from typing import TYPE_CHECKING, Any, get_args
 
 from replog.controller.controller import Controller
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from replog.runtime.cluster_nodes import OpenedNode
     from replog.runtime.cluster_pump import ClusterPump
     from replog.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _QUORUM_REQUESTS = frozenset(get_args(QuorumRequest))
 
@@ -124,6 +127,7 @@ class MemberEndpoint:
     def _stepped(self) -> None:
         """Something has moved; a member that can keep no promise any more is dropped, soon."""
         if self.quorum.failed is not None:
+            logger.error("node %d stopped: %s", self.node_id, self.quorum.failed)
             self._pump.loop.call_soon(self._drop)
 
     def _drop(self) -> None:

@@ -103,18 +103,19 @@ class RunningCluster:
         unsure = False
         wanted = self._outcome_of(request)
         before = wanted is not None and wanted()
-        deadline_s = self.pump.loop.time() + TIMEOUT_MS / 1000
+        wait_s = (TIMEOUT_MS + getattr(request, "wait_ms_max", 0)) / 1000
+        deadline_s = self.pump.loop.time() + wait_s
         while True:
             await self.until(lambda: self.view.active_id is not None, "an active controller")
-            response = await self._ask_active(request)
+            response = await self._ask_active(request, wait_s)
             if response is not None and response.error is not ErrorCode.NOT_CONTROLLER:
                 break
             # One that stepped down may have appended it, and what it appended may be committed yet.
             unsure = True
-            if self.pump.loop.time() > deadline_s:
+            if self.pump.loop.time() >= deadline_s:
                 raise RequestTimedOutError(
-                    f"expected an answer to {type(request).__name__} within {TIMEOUT_MS} ms, found "
-                    f"no controller that stays active; see incidents()"
+                    f"expected an answer to {type(request).__name__} within {wait_s:.0f} s, found "
+                    f"no controller that stays active and answers; see incidents()"
                 )
         if response.error is not ErrorCode.NONE:
             if unsure and wanted is not None and not before and wanted():
@@ -132,14 +133,33 @@ class RunningCluster:
                 return lambda: not self.view.partitions_of(request.topic)
         return None
 
-    async def _ask_active(self, request: ControllerRequest | AdminRequest) -> Any:
-        """The answer of the controller that is active now; None if its connection breaks."""
+    async def _ask_active(self, request: ControllerRequest | AdminRequest, wait_s: float) -> Any:
+        """The answer of the controller that is active now.
+
+        None if its connection breaks, another becomes active, or none comes in time.
+        """
         active_id = self.view.active_id
         if active_id is None:
             return None
         future: asyncio.Future[Any] = self.pump.loop.create_future()
-        self.clients.ask(controller_address(active_id), request, future.set_result)
-        return await future
+
+        def answered(response: Any) -> None:
+            if not future.done():
+                future.set_result(response)
+
+        def look() -> None:
+            if self.view.active_id not in {None, active_id}:
+                answered(None)
+
+        asked = self.clients.ask(controller_address(active_id), request, answered)
+        self.pump.after_turn += (look,)
+        try:
+            return await asyncio.wait_for(future, wait_s)
+        except TimeoutError:
+            return None
+        finally:
+            self.clients.give_up(asked)
+            self.pump.after_turn = tuple(call for call in self.pump.after_turn if call is not look)
 
     async def until(
         self, holds: Callable[[], bool], what: str, timeout_ms: int = TIMEOUT_MS
@@ -150,8 +170,13 @@ class RunningCluster:
         future: asyncio.Future[None] = self.pump.loop.create_future()
 
         def look() -> None:
-            if not future.done() and holds():
-                future.set_result(None)
+            if future.done():
+                return
+            try:
+                if holds():
+                    future.set_result(None)
+            except Exception as error:  # the caller's to see; the pump must go on
+                future.set_exception(error)
 
         self.pump.after_turn += (look,)
         try:

@@ -447,3 +447,14 @@ def test_a_shutdown_ends_as_soon_as_the_others_have_heard_of_it():
     talk.run(2 * LEAVING_HEARTBEAT_INTERVAL_MS)
     assert isinstance(talk.others[1][-1], SessionEnded)
     assert talk.controller.model.broker(1).fenced
+
+
+@pytest.mark.parametrize("error", [ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR])
+def test_a_controller_that_fails_is_asked_again(session, error):
+    running(session)
+    ((asked, _),) = sent(session.step(Tick(), session.next_deadline_ms), HeartbeatRequest)
+    answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(error=error))
+    assert session.step(answer, session.next_deadline_ms) == []
+    again = session.step(Tick(), session.next_deadline_ms)
+    assert len(sent(again, HeartbeatRequest)) == 1
+    assert session.state is SessionState.RUNNING

@@ -244,11 +244,26 @@ class TestCreationsThatWait:
 
     def test_that_no_broker_has_begun_with_give_way_to_another_request(self, controller):
         self.create(controller)
+        controller.start(3)
         controller.tick(500)
         before = controller.partition()
+        for broker_id in (0, 1, 2):
+            answer = self.create(controller, partitions=1, replication_factor=1)
+            assert answer.topics[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
+            controller.lose(broker_id)
         self.create(controller, partitions=1, replication_factor=1)
         assert controller.partition().topic_id != before.topic_id
         assert len(controller.model.partitions_of("t")) == 1
+
+    def test_that_somebody_waits_for_stay(self, controller):
+        self.create(controller)
+        controller.start(3)
+        before = controller.partition()
+        for broker_id in (0, 1, 2):
+            controller.lose(broker_id)
+        answer = self.create(controller, partitions=1, replication_factor=1)
+        assert answer.topics[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
+        assert controller.partition().topic_id == before.topic_id
 
     def test_that_somebody_may_have_written_to_stay(self, controller):
         self.create(controller)
@@ -303,13 +318,15 @@ class TestCreationsThatWait:
         """Once it has heard so of each of them: until then somebody may have written to it."""
         old = controller.model.version
         self.create(controller)
+        controller.start(3)
         topic_id = controller.partition().topic_id
         controller.model.take_over(controller.model.log, controller.now_ms)
         for broker_id in (0, 1, 2):
-            answer = self.create(controller, partitions=1)
+            answer = self.create(controller, partitions=1, replication_factor=1)
             assert answer.topics[0].error is ErrorCode.TOPIC_ALREADY_EXISTS
             controller.heartbeat(broker_id, version=old)
-        assert self.create(controller, partitions=1) is None
+            controller.lose(broker_id)
+        assert self.create(controller, partitions=1, replication_factor=1) is None
         assert controller.partition().topic_id != topic_id
 
     def test_that_somebody_has_begun_with_stay_at_another_controller_too(self, controller):

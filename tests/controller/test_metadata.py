@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replog.controller.metadata_feed import DELTAS_KEPT
+from replog.controller.metadata_image import MetadataImage
 from replog.messages import DeleteTopicRequest, ErrorCode, MetadataFetchRequest
+from replog.wire.metadata_records import ConfigRecord
 from tests.controller.conversation import Controller, log_of
 from tests.controller.one_voter import assert_same_image
 
@@ -194,3 +196,12 @@ class ControllerHistory(RuleBasedStateMachine):
 
 TestControllerHistory = ControllerHistory.TestCase
 TestControllerHistory.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+def test_a_snapshot_takes_back_what_was_set_for_brokers_and_is_no_more():
+    """A follower that was long away must not throttle for ever."""
+    image = MetadataImage()
+    image.apply(ConfigRecord(resource_type=4, resource_name="1", name="leader.rate", value="5"), 0)
+    image.take_delta()
+    image.load([], 7)
+    assert image.take_delta().broker_options == ((1, "leader.rate", None),)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from replog.controller.broker_image import raw_incarnation
-from replog.controller.incidents import TransitionRefused
+from replog.controller.incidents import EventFailed, TransitionRefused
 from replog.messages import (
     ErrorCode,
     FetchRequest,
@@ -302,8 +302,8 @@ class Oracle:
                 at_risk.pop(log.topic_partition, None)
 
     def controller_reported(self, incident: Any) -> None:
-        if isinstance(incident, TransitionRefused):
-            raise Violation("a decision", f"an illegal transition was prevented: {incident}")
+        if isinstance(incident, TransitionRefused | EventFailed):
+            raise Violation("a decision", f"the controller has found a bug of its own: {incident}")
         self.marks.controller_incident(incident)
         if self.trace is not None:
             self.trace(f"controller: {incident}")
