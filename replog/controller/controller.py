@@ -177,8 +177,8 @@ class Controller:
     def load(self, records: Iterable[Any], end_offset: int) -> None:
         """Begin anew from a snapshot of all below `end_offset`, while not active."""
         invariant(not self.active, "a controller that follows", end_offset=end_offset)
-        self._decision.journal.clear()
         self._image.load(records, end_offset)
+        self._decision.journal.begin(self._image)
         self._committed = end_offset
 
     def snapshot_records(self) -> Iterator[Any]:

@@ -5,6 +5,9 @@ records as they are replayed, so that a controller which has replayed the log ha
 as the one that wrote it; how far each broker is, brokers tell anew with each heartbeat. What a
 broker has been asked and not completed is its queue: that of a slow or dead one grows.
 
+A snapshot stands for what came before it: who has not obeyed it is to do what it says. Deletions
+of before it are not told there, and each broker finds them by itself.
+
 Bounded: the latest `HISTORY_MAX` changes are kept, and `QUEUE_MAX` per queue. A full queue keeps
 one deletion per partition, the one of the latest epoch, and drops the rest: who returns after so
 long reads all it is to lead and follow off the metadata. If that leaves it full it is an error that
@@ -246,15 +249,23 @@ class StateJournal:
         elif type(record) is not PartitionRecord:
             return
         topic = image.topics_by_id[record.topic_id]
-        partition = topic.partitions[record.partition_id]
+        self._note(topic.partitions[record.partition_id], image.end_offset, now_ms)
+
+    def begin(self, image: MetadataImage) -> None:
+        """The metadata begins anew from a snapshot: who has not obeyed it is to do what it says."""
+        self.clear()
+        for partition in image.partitions():
+            self._note(partition, image.end_offset, None)
+
+    def _note(self, partition: PartitionImage, version: int, now_ms: int | None) -> None:
         self._notes.append(
             (
                 partition.name,
-                topic.topic_id,
+                partition.topic.topic_id,
                 partition.replicas,
                 partition.leader_id,
                 partition.leader_epoch,
-                image.end_offset,
+                version,
                 now_ms,
             )
         )

@@ -124,6 +124,21 @@ def test_the_journal_of_a_new_controller_is_that_of_the_old_one(controller):
     assert other.model.journal.queued(1) == []
 
 
+def test_queues_are_kept_over_a_restart_from_a_snapshot(controller):
+    """Goal: a dead broker still shows. Who has obeyed the snapshot says so with a heartbeat."""
+    controller.create(replicas=(0, 1))
+    controller.create("led", replicas=(1, 0))
+    controller.heartbeat(0)
+    controller.lose(1)
+    active = controller.model.controller
+    again = controller.model._make()
+    again.load(active.snapshot_records(), active.version)
+    assert sorted(again.journal.lengths().items()) == [(0, 2), (1, 2)]
+    assert {found.kind for found in again.journal.queued(1)} == {ChangeKind.FOLLOW}
+    again.journal.completed(0, active.version, 5)
+    assert again.journal.lengths() == {0: 0, 1: 2}
+
+
 class TestAFullQueue:
     def test_keeps_the_latest_deletion_of_each_partition_and_drops_starts(self):
         queue = BrokerQueue(3, 4)
