@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import dataclasses
 import hashlib
 
@@ -25,10 +26,11 @@ def raw_incarnation(incarnation_id: str) -> bytes:
     text form, else a digest.
     """
     if len(incarnation_id) == 22:
-        try:
-            return base64.urlsafe_b64decode(incarnation_id + "==")
-        except (binascii.Error, ValueError):
-            pass
+        with contextlib.suppress(binascii.Error, ValueError):
+            raw = base64.urlsafe_b64decode(incarnation_id + "==")
+            # Other texts of that length can decode to the same bytes.
+            if len(raw) == 16 and base64.urlsafe_b64encode(raw).decode() == incarnation_id + "==":
+                return raw
     return hashlib.blake2b(incarnation_id.encode(), digest_size=16).digest()
 
 

@@ -6,7 +6,8 @@
 The controller replaces the leaders of a broker whose session has run out; by then the broker has
 stopped by its own clock, because it counts from when it asked, and the controller from when it
 heard. A request that is refused at once extends the time: where no controller runs, nobody replaces
-anybody.
+anybody. In a split the one that refuses may have resigned while another replaces: then followers'
+epochs end the leader's term.
 """
 
 from __future__ import annotations
