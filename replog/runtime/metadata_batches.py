@@ -105,7 +105,8 @@ def snapshot_batches(
     last_timestamp: int,
 ) -> Iterator[bytes]:
     """The content of a snapshot, batch by batch. `last_timestamp`: of the last record it covers, or
-    later."""
+    later.
+    """
     epoch = snapshot_id.epoch
     header = SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_timestamp)
     yield control_batch(header, now_ms, leader_epoch=epoch)

@@ -35,7 +35,8 @@ class SyncTarget(NamedTuple):
 
 class ReplicaLog:
     """One replica's log. `sync` and `settle_for` may run in any thread, all else in the
-    broker's."""
+    broker's.
+    """
 
     __slots__ = (
         "_cuts",
