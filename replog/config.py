@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import numbers
 import re
 from collections.abc import Mapping
@@ -126,7 +127,7 @@ class LogConfig:
                 f"{type(topic_config).__name__}",
                 argument="topic_config",
             )
-        hints = get_type_hints(cls)
+        hints = _hints()
         options: dict[str, object] = {}
         for key, text in topic_config.items():
             if not isinstance(key, str):
@@ -138,6 +139,11 @@ class LogConfig:
             if name in hints:
                 options[name] = _from_text(key, text, number=hints[name] in (int, int | None))
         return cls(**options)  # type: ignore[arg-type]
+
+
+@functools.cache
+def _hints() -> dict[str, object]:
+    return get_type_hints(LogConfig)
 
 
 def _integer(name: str, found: object, low: int, high: int) -> int:

@@ -49,17 +49,21 @@ if TYPE_CHECKING:
     from replog.types import SnapshotId
 
 
-_FROM_BROKERS = (
-    AlterPartitionRequest,
-    HeartbeatRequest,
-    MetadataFetchRequest,
-    RegisterBrokerRequest,
+_FROM_BROKERS = frozenset(
+    {
+        AlterPartitionRequest,
+        HeartbeatRequest,
+        MetadataFetchRequest,
+        RegisterBrokerRequest,
+    }
 )
 logger = logging.getLogger(__name__)
 
 COMMANDS_PER_TICK = 16
 """How many commands of clients are begun before everybody else has a turn, so that no queue of them
 ever stands in the way of brokers: whether somebody leads is decided first."""
+COMMANDS_WAIT_MS_MAX = 20
+"""How long none is begun while what was decided for brokers has yet to be committed."""
 
 
 class ControllerNetwork(Protocol):
@@ -103,13 +107,17 @@ class ControllerNode:
         self._events: collections.deque[ControllerEvent] = collections.deque()
         """What waits for office, or for the append under way: the controller is told of each append
         before anything else, so that it can tell a rival's records from its own."""
-        self._commands: collections.deque[ControllerEvent] = collections.deque()
-        """What clients want, and what has not been begun."""
+        self._commands: collections.deque[tuple[int, ControllerRequest]] = collections.deque()
+        """What clients want and what has not been begun, by request id."""
         self._begun_ms = 0
         self._begun = 0
         """How many commands were begun since the last tick, which was then."""
         self._next_piece_ms = 0
         """Of a snapshot."""
+        self._urgent_end = 0
+        """Records below it were decided for brokers; commands let them be committed first,"""
+        self._urgent_until_ms = 0
+        """up to this time."""
         self._is_appending = False
         self._proposals = 0
         self._first_of_leadership = 0
@@ -141,8 +149,19 @@ class ControllerNode:
         self, request_id: int, sender: int | None, request: ControllerRequest, now_ms: int
     ) -> None:
         """A broker (`sender`) or a client (None) asks; answered once, by `respond`."""
-        event = RequestReceived(request_id=request_id, sender=sender, request=request)
-        self._take(event, now_ms)
+        if type(request) in _FROM_BROKERS:
+            event = RequestReceived(request_id=request_id, sender=sender, request=request)
+            self._take(event, now_ms)
+        else:
+            self._commands.append((request_id, request))
+            self._work_off(now_ms)
+
+    def put_off(self, request_id: int, request: ControllerRequest) -> bool:
+        """Take a client's command whose turn comes with some tick, if it does: nothing moves."""
+        if not self._commands or not self.is_active or type(request) in _FROM_BROKERS:
+            return False
+        self._commands.append((request_id, request))
+        return True
 
     def broker_lost(self, broker_id: int, now_ms: int) -> None:
         """All connections of a broker were reset."""
@@ -231,6 +250,7 @@ class ControllerNode:
     def _stop_being_active(self, now_ms: int) -> None:
         self._leadership = None
         self._is_appending = False
+        self._urgent_end = 0
         if self.is_active:
             self.is_active = False
             self._step(LeadershipLost(), now_ms)
@@ -253,10 +273,7 @@ class ControllerNode:
             self.quorum.flush_completed(error, now_ms)
 
     def _take(self, event: ControllerEvent, now_ms: int) -> None:
-        is_command = isinstance(event, RequestReceived) and not isinstance(
-            event.request, _FROM_BROKERS
-        )
-        (self._commands if is_command else self._events).append(event)
+        self._events.append(event)
         self._work_off(now_ms)
 
     def _work_off(self, now_ms: int) -> None:
@@ -265,12 +282,35 @@ class ControllerNode:
             if self._leadership is not None and not self.is_active:
                 return
             if self._events:
+                decided = self.controller.uncommitted_end_offset
                 self._step(self._events.popleft(), now_ms)
-            elif self._begun < COMMANDS_PER_TICK or not self.is_active:
+                self._note_urgent(decided, now_ms)
+            elif not self.is_active or (
+                self._begun < COMMANDS_PER_TICK and not self._urgent(now_ms)
+            ):
                 self._begun += 1
-                self._step(self._commands.popleft(), now_ms)
+                request_id, request = self._commands.popleft()
+                self._step(
+                    RequestReceived(request_id=request_id, sender=None, request=request), now_ms
+                )
             else:
                 return  # `tick` goes on
+
+    def _note_urgent(self, decided: int, now_ms: int) -> None:
+        """Something was said by a broker, or has been committed; `decided`: all that was before."""
+        is_settled = self._urgent_end <= self.controller.version
+        if self.controller.uncommitted_end_offset > decided:
+            if is_settled:
+                self._urgent_until_ms = now_ms + COMMANDS_WAIT_MS_MAX
+            self._urgent_end = self.controller.uncommitted_end_offset
+        elif self._urgent_end and is_settled:
+            self._urgent_end = 0
+            if self._commands:
+                self._begun = COMMANDS_PER_TICK  # brokers are told of it before the next tick
+
+    def _urgent(self, now_ms: int) -> bool:
+        """Whether brokers wait for a commit; not for ever, if they always do."""
+        return self._urgent_end > self.controller.version and now_ms < self._urgent_until_ms
 
     def _step(self, event: ControllerEvent, now_ms: int) -> None:
         try:

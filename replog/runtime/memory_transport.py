@@ -165,26 +165,39 @@ class MemoryTransport:
         del self._endpoints[address]
         self._watchers.pop(address, None)
         self._paused.discard(address)
-        on_the_way = [*self._held, *itertools.chain.from_iterable(self._mailboxes.values())]
+        on_the_way = [
+            message
+            for message in (*self._held, *itertools.chain.from_iterable(self._mailboxes.values()))
+            if address in message[1:3]
+        ]
+        if on_the_way:
+            self._drop_messages(address)
+        for kind, sender, receiver, request_id, _ in on_the_way:
+            if kind == _RESPONSE and sender == address:
+                self._put((_FAILURE, address, receiver, request_id, None))
+        open_requests = [
+            (number, exchange)
+            for number, exchange in self._exchanges.items()
+            if exchange[0] == address or exchange[2] == address
+        ]
+        for exchange_id, (sender, request_id, receiver) in open_requests:
+            del self._exchanges[exchange_id]
+            if sender == address:
+                self._put((_GONE, address, receiver, exchange_id, None))
+            else:
+                self._put((_FAILURE, address, sender, request_id, None))
+        for watcher in self._watchers:
+            # Connections are read side by side: what others have sent is not in its way.
+            self._put((_LOST, address, watcher, 0, None), first=True)
+
+    def _drop_messages(self, address: int) -> None:
+        """Those that die with the node at this address."""
         for mailbox in self._mailboxes.values():
             kept = [message for message in mailbox if not _touches(message, address)]
             self._count -= len(mailbox) - len(kept)
             mailbox.clear()
             mailbox.extend(kept)
         self._held = [message for message in self._held if not _touches(message, address)]
-        for kind, sender, receiver, request_id, _ in on_the_way:
-            if kind == _RESPONSE and sender == address:
-                self._put((_FAILURE, address, receiver, request_id, None))
-        for exchange_id, (sender, request_id, receiver) in list(self._exchanges.items()):
-            if sender == address:
-                del self._exchanges[exchange_id]
-                self._put((_GONE, address, receiver, exchange_id, None))
-            elif receiver == address:
-                del self._exchanges[exchange_id]
-                self._put((_FAILURE, address, sender, request_id, None))
-        for watcher in self._watchers:
-            # Connections are read side by side: what others have sent is not in its way.
-            self._put((_LOST, address, watcher, 0, None), first=True)
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two nodes until `join`; nobody is told."""

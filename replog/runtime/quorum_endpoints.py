@@ -233,6 +233,8 @@ class ControllerEndpoint(MemberEndpoint):
         self._transport.respond(request_id, response)
 
     def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
+        if sender == CLIENT and self.node.put_off(request_id, request):
+            return
         if type(request) in _QUORUM_REQUESTS:
             self.quorum.receive_request(request_id, request, self._now_ms())
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from replog.admin_messages import AlterOptionsRequest, ResourceKind
 from replog.config import LogConfig
 from replog.messages import ErrorCode
-from replog.runtime.controller_node import COMMANDS_PER_TICK
+from replog.runtime.controller_node import COMMANDS_PER_TICK, COMMANDS_WAIT_MS_MAX
 from replog.runtime.memory_transport import controller_address
 from tests.runtime.hand_cranked import CONTROLLER_ID, HandCranked
 
@@ -37,3 +37,34 @@ def test_a_change_of_leaders_overtakes_the_commands_in_front_of_it(tmp_path):
     assert [answer.error for answer in answers] == [ErrorCode.NONE] * COMMANDS
     registration = cluster.view.partition(("orders", 0))
     assert registration.config.log.retention_ms == 1000 + COMMANDS - 1
+
+
+def test_no_command_is_begun_between_a_change_of_leaders_and_its_commit(tmp_path):
+    """Its record and its notices would have to wait for what the command decides."""
+    cluster = HandCranked(str(tmp_path))
+    for broker_id in (1, 2, 3):
+        cluster.start(broker_id)
+    cluster.settle()
+    cluster.pass_time(3000)
+    cluster.create(LogConfig())
+    node = cluster.pump.transport._endpoints[controller_address(CONTROLLER_ID)].node
+    now_ms = cluster.clock.monotonic_ms()
+    node.tick(now_ms)
+    node.broker_lost(1, now_ms)
+    decided = node.controller.uncommitted_end_offset
+    assert decided > node.controller.version, "it is not synced yet"
+    request = AlterOptionsRequest(
+        kind=ResourceKind.TOPIC, name="orders", options={"retention.ms": "1000"}
+    )
+    answers: list = []
+    cluster.clients.ask(controller_address(CONTROLLER_ID), request, answers.append)
+    while len(cluster.pump.transport):
+        cluster.pump.transport.deliver(1)
+    assert node.controller.uncommitted_end_offset == decided
+    node.tick(now_ms + COMMANDS_WAIT_MS_MAX - 1)
+    assert node.controller.uncommitted_end_offset == decided
+    node.tick(now_ms + COMMANDS_WAIT_MS_MAX)
+    assert node.controller.uncommitted_end_offset > decided, "it has waited long enough"
+    cluster.settle()
+    cluster.pass_time(10, step_ms=1)
+    assert [answer.error for answer in answers] == [ErrorCode.NONE]
