@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 TINY = bool(os.environ.get("REPLOG_BENCH_TINY"))
+QUICK = bool(os.environ.get("REPLOG_BENCH_QUICK"))
 PAIRS = 1 if TINY else 9
 
 # A side does its work and returns (seconds, checksum of what came out), the latter comparable
@@ -20,9 +21,13 @@ PAIRS = 1 if TINY else 9
 Side = Callable[[], tuple[float, Any]]
 
 
-def sized(full: int, tiny: int) -> int:
-    """A workload's size: `tiny` where the benchmarks are only run so that they cannot rot."""
-    return tiny if TINY else full
+def sized(full: int, tiny: int, quick: int | None = None) -> int:
+    """A workload's size: `tiny` where the benchmarks are only run so that they cannot rot, `quick`
+    where every bar is to be looked at within minutes; None: it is quick at full size.
+    """
+    if TINY:
+        return tiny
+    return full if quick is None or not QUICK else quick
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
