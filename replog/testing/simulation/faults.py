@@ -20,6 +20,7 @@ from replog.messages import AlterPartitionRequest, FetchRequest
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
 from replog.testing.simulation.sim_broker import SimBroker
+from replog.testing.simulation.sim_controller import SimController
 from replog.testing.simulation.world import World
 
 CUT_MS_MAX = 12_000
@@ -90,6 +91,9 @@ class Faults:
         world.network.options.loss = world.network.options.reset = 0.0
         for controller in world.quorum.controllers.values():
             controller.resume()
+            if controller.disk.failed:
+                controller.kill()
+            controller.disk.repair()
             controller.start()
         for broker in world.brokers.values():
             if broker.paused:
@@ -173,6 +177,8 @@ class Faults:
             everybody = world.addresses
             rounds = [stream.choice(everybody) for _ in range(stream.between(4, 12))]
             return Action(now, kind, tuple(rounds), stream.below(300))
+        if kind in {"stall disk", "fill disk", "fail disk"} and stream.chance(0.2):
+            some = stream.choice(voters)
         return Action(now, kind, (some,), down)
 
     def _drawn_of_controllers(self, kind: str, now: int, down: int) -> Action:
@@ -402,36 +408,43 @@ class Faults:
         self.world.network.break_under(source, target, kind, held_us)
         return True
 
+    def _machine(self, action: Action) -> SimBroker | SimController:
+        (address,) = action.targets
+        return self.world.brokers.get(address) or self.world.quorum.controllers[address]
+
     def _stall(self, action: Action) -> bool:
-        broker = self.world.brokers[action.targets[0]]
-        if broker.flushes is None:
+        machine = self._machine(action)
+        if machine.flushes is None:
             return False
-        broker.flushes.stalled_until_us = (
+        machine.flushes.stalled_until_us = (
             self.world.scheduler.now_us + action.duration_ms * MICROSECONDS_PER_MS
         )
         return True
 
     def _fill(self, action: Action) -> bool:
-        broker = self.world.brokers[action.targets[0]]
-        if broker.disk.full:
+        disk = self._machine(action).disk
+        if disk.full:
             return False
-        broker.disk.fill()
+        disk.fill()
         self.world.marks.hit("disk full")
-        self._undo_after(action.duration_ms, broker.disk.empty)
+        self._undo_after(action.duration_ms, disk.empty)
         return True
 
     def _fail(self, action: Action) -> bool:
-        """A failed disk stays so until the broker is started again."""
-        broker = self.world.brokers[action.targets[0]]
-        if not broker.running:
+        """A failed disk stays so until the node is started again."""
+        machine = self._machine(action)
+        if not machine.running:
             return False
-        broker.disk.fail()
+        machine.disk.fail()
         self.world.marks.hit("disk failed")
 
         def replace() -> None:
-            broker.kill()
-            broker.disk.repair()
-            self._restart_later(broker, 100)
+            machine.kill()
+            machine.disk.repair()
+            if isinstance(machine, SimBroker):
+                self._restart_later(machine, 100)
+            else:
+                machine.start()
 
         self._undo_after(action.duration_ms, replace)
         return True

@@ -186,7 +186,7 @@ def draw_options(stream: Stream) -> RunOptions:
         election_timeout=stream.choice((200, 500, 1000)),
         quorum_fetch_timeout=quorum_fetch_timeout,
         quorum_fetch_wait=quorum_fetch_timeout // 2,
-        snapshot_bytes=stream.choice((3000, 10_000, 30_000)),
+        snapshot_bytes=stream.choice((10_000, 30_000)),
         fault_interval=stream.choice((700, 1500, 3000)),
         down_time=stream.choice((100, 1000, 4000)),
         faults=tuple(name for name in FAULTS if name not in left_out),

@@ -12,7 +12,13 @@ from typing import Any, Protocol, cast
 
 from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
 from replog.errors import ReplogError
-from replog.messages import ControllerRequest, ErrorCode, PartitionRequest, PartitionResponse
+from replog.messages import (
+    ControllerRequest,
+    ErrorCode,
+    PartitionRequest,
+    PartitionResponse,
+    ProduceRequest,
+)
 from replog.registrations import MetadataDelta
 from replog.runtime.broker_node import BrokerNode, obeyed_epochs
 from replog.runtime.journal import JournalEntry
@@ -51,7 +57,7 @@ class BrokerObserver(Protocol):
     def broker_sent(self, broker: SimBroker, to: int, request: Any) -> None: ...
 
     def broker_received(self, broker: SimBroker, request: Any) -> None:
-        """A request is about to be handed to the process; None: it has dealt with it."""
+        """A produce is about to be handed to the process; None: it has dealt with it."""
 
     def broker_answered(
         self, broker: SimBroker, request: Any, response: PartitionResponse
@@ -264,10 +270,17 @@ class SimBroker(SimMachine):
             if deadline is not None and deadline <= now_ms:
                 one.tick(now_ms)
         assert self._follower is not None
-        self._follower.tick(now_ms)
+        assert self._member is not None
+        try:
+            self._follower.tick(now_ms)
+        except ReplogError as error:
+            self._member.flush_completed(error, now_ms)
 
     def take_request(self, own_id: int, sender: int, request: Any, *, more: bool) -> None:
         assert self.node is not None
+        if type(request) is not ProduceRequest:
+            self.node.receive_request(own_id, request, self.now_ms, more=more)
+            return
         self._observer.broker_received(self, request)
         self.node.receive_request(own_id, request, self.now_ms, more=more)
         self._observer.broker_received(self, None)
