@@ -44,8 +44,11 @@ class StateIsTheLog:
             return
         controller = machine.controller
         committed = self.quorum.image
-        if controller is None or controller.uncommitted_end_offset != committed.end_offset:
-            return  # it has decided more, or knows less
+        if controller is None:
+            return
+        known = (controller.version, controller.uncommitted_end_offset)
+        if known != (committed.end_offset, committed.end_offset):
+            return  # it knows less, or has decided more: it alone, if another leads by now
         ours, theirs = committed.snapshot_records(), controller.known_records()
         for expected, found in zip(ours, theirs, strict=True):
             if expected != found:
