@@ -50,7 +50,7 @@ class CatchUp:
         """Bytes that the new replicas out of sync lack together, and seconds until the slowest of
         them has all; None where that is not known.
         """
-        behind = [replica for replica in partition.adding if replica not in partition.isr]
+        behind = [replica for replica in partition.joining if replica not in partition.isr]
         if not behind:
             return 0, 0.0
         known = self._replicas.get(partition, {})

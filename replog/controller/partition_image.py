@@ -31,7 +31,8 @@ RECOVERY_UNCHANGED = -1
 
 class PartitionImage:
     """Invariant: isr is a non-empty subset of replicas and holds the leader; elr is one that is
-    disjoint with isr and last_known_elr; adding and removing are disjoint ones.
+    disjoint with isr and last_known_elr; adding and removing are ones, too. A replica in both was
+    added for a target that another one has replaced, and leaves.
     """
 
     __slots__ = (
@@ -86,6 +87,11 @@ class PartitionImage:
         if not self.removing:
             return self.replicas
         return tuple(replica for replica in self.replicas if replica not in self.removing)
+
+    @property
+    def joining(self) -> tuple[int, ...]:
+        """Replicas that a reassignment adds, and that are to stay."""
+        return tuple(replica for replica in self.adding if replica not in self.removing)
 
     @property
     def reassigning(self) -> bool:

@@ -63,16 +63,17 @@ class Reassignments:
         """Begin, or turn to another target what is under way.
 
         Replicas that were added for the target before, and hold nothing that is committed yet, go
-        at once: calling the new move off must not bring them back.
+        at once. Those that do stay until the new target is in sync, both as added and as to be
+        removed: calling the new move off must not bring either back.
         """
         original = self.original(partition)
         change = self._partitions.change(partition)
         gone = set(partition.adding) - set(target) - partition.holders
-        change.adding = tuple(sorted(set(target) - set(original)))
         change.removing = tuple(
             replica for replica in partition.replicas if replica not in {*target, *gone}
         )
         change.replicas = target + change.removing
+        change.adding = tuple(sorted(set(change.replicas) - set(original)))
         if gone:
             change.keep_leader()
         self._partitions.carry_out(partition, change)
@@ -115,7 +116,9 @@ class Reassignments:
 
     @staticmethod
     def original(partition: PartitionImage) -> tuple[int, ...]:
-        """The replicas before the reassignment; their order is the new one as far as it goes."""
+        """The replicas before the reassignment, or before the first of several that replaced each
+        other; their order is the new one as far as it goes.
+        """
         return tuple(replica for replica in partition.replicas if replica not in partition.adding)
 
     def _step(self, partition: PartitionImage) -> None:
@@ -151,7 +154,7 @@ class Reassignments:
                 replicas=partition.replicas,
                 leader_id=partition.leader_id,
                 isr=partition.isr,
-                adding=partition.adding,
+                adding=partition.joining,
                 removing=partition.removing,
                 cause=cause,
             )

@@ -67,7 +67,7 @@ class ReassignmentControl:
         return ReassignmentProgress(
             topic_partition=partition.name,
             replicas=partition.target,
-            adding=partition.adding,
+            adding=partition.joining,
             removing=partition.removing,
             in_sync=partition.isr,
             bytes_left=bytes_left,

@@ -8,6 +8,7 @@ from replog.admin_messages import (
     ReassignPartitionsRequest,
 )
 from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
+from replog.controller.reassignment import Reassignments
 from replog.controller.state_machines import ReplicaState, replica_state
 from replog.messages import DeleteTopicRequest, ErrorCode, LogSize
 from replog.registrations import MetadataDelta
@@ -33,6 +34,12 @@ def reassign(controller, replicas, name=NAME, **more):
 
 def progress(controller):
     return controller.ask(ListReassignmentsRequest()).reassignments
+
+
+def tell_size(controller, broker_id, size_bytes):
+    topic_id = controller.partition().topic_id
+    log = LogSize(topic_partition=NAME, topic_id=topic_id, size_bytes=size_bytes)
+    controller.heartbeat(broker_id, sizes=(log,))
 
 
 def seen(controller, since=0):
@@ -265,6 +272,81 @@ def test_a_move_that_replaced_another_is_called_off_to_what_was_before_both(cont
     assert controller.partition().replicas == (1, 2, 3)
 
 
+class TestCallingOffAMoveThatReplacedAnother:
+    """Goal: what was before both comes back, also where replicas of the first are in sync."""
+
+    @pytest.fixture
+    def controller(self, controller):
+        """{1,2,3} was to become {4,5,6}, and is to become {1,2,5}; 4 is in sync."""
+        reassign(controller, (4, 5, 6))
+        controller.propose((1, 2, 3, 4))
+        assert reassign(controller, (1, 2, 5)).error is ErrorCode.NONE
+        return controller
+
+    def test_leaves_no_added_replica_assigned_or_in_sync(self, controller):
+        epoch = controller.partition().leader_epoch
+        assert reassign(controller, None).error is ErrorCode.NONE
+        now = controller.partition()
+        assert set(now.replicas) == set(now.isr) == {1, 2, 3}
+        assert now.leader_epoch == epoch + 1, "fetches of those that go are fenced"
+        assert progress(controller) == ()
+        assert replica_state(
+            controller.model.mirror, controller.model.mirror.partition(NAME), 4
+        ) is (ReplicaState.NON_EXISTENT)
+
+    def test_takes_the_leadership_back_from_an_added_one(self, controller):
+        controller.propose((1, 4))
+        controller.lose(1)
+        assert controller.partition().leader_id == 4
+        controller.start(1, incarnation="second", previous=controller.epochs[1])
+        controller.propose((4, 1))
+        assert reassign(controller, None).error is ErrorCode.NONE
+        now = controller.partition()
+        assert (set(now.replicas), now.isr, now.leader_id) == ({1, 2, 3}, (1,), 1)
+
+    def test_is_refused_where_no_original_replica_is_in_sync(self, controller):
+        controller.propose((1, 4))
+        controller.lose(1)
+        version = controller.model.version
+        answer = reassign(controller, None)
+        assert answer.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert "found [4]" in answer.message
+        assert controller.model.version == version
+
+    def test_also_of_a_third_target(self, controller):
+        controller.propose((1, 2, 3, 4))
+        reassign(controller, (3, 4, 6))
+        assert (progress(controller)[0].adding, progress(controller)[0].removing) == (
+            (4, 6),
+            (1, 2),
+        )
+        assert reassign(controller, None).error is ErrorCode.NONE
+        assert set(controller.partition().replicas) == {1, 2, 3}
+
+    def test_is_what_another_controller_would_do(self, controller):
+        """Method: the state from a snapshot is called off."""
+        model = controller.model
+        again = type(model.mirror)()
+        again.load(list(model.mirror.snapshot_records()), model.mirror.end_offset)
+        assert Reassignments.original(again.partition(NAME)) == (1, 2, 3)
+
+    def test_a_target_that_is_the_beginning_leaves_it_too(self, controller):
+        assert reassign(controller, (1, 2, 3)).error is ErrorCode.NONE
+        now = controller.partition()
+        assert now.replicas == (1, 2, 3)
+        assert set(now.isr) == {1, 2, 3}
+        assert progress(controller) == ()
+
+    def test_one_that_leaves_is_none_to_catch_up(self, controller):
+        controller.propose((1, 2, 3))
+        tell_size(controller, 1, 10_000)
+        tell_size(controller, 5, 9_000)
+        assert progress(controller)[0].bytes_left == 1_000
+        controller.propose((1, 2, 3, 5))
+        assert progress(controller) == ()
+        assert set(controller.partition().replicas) == {1, 2, 5}
+
+
 def test_an_old_replica_cannot_return_to_the_set_that_it_is_leaving(controller):
     """Goal: the last step comes, however often the leader proposes the old one again."""
     reassign(controller, (4, 5, 6))
@@ -337,18 +419,12 @@ def test_progress_tells_bytes_and_seconds_left(controller):
     (now,) = progress(controller)
     assert (now.bytes_left, now.seconds_left) == (None, None)
 
-    def tell(broker_id, size_bytes):
-        log = LogSize(
-            topic_partition=NAME, topic_id=controller.partition().topic_id, size_bytes=size_bytes
-        )
-        controller.heartbeat(broker_id, sizes=(log,))
-
-    tell(1, 10_000)
-    tell(4, 1_000)
+    tell_size(controller, 1, 10_000)
+    tell_size(controller, 4, 1_000)
     (now,) = progress(controller)
     assert (now.bytes_left, now.seconds_left) == (9_000, None)
     controller.now_ms += 2000
-    tell(4, 5_000)
+    tell_size(controller, 4, 5_000)
     (now,) = progress(controller)
     assert (now.bytes_left, now.seconds_left) == (5_000, 2.5)
     controller.propose((1, 2, 3, 4))
