@@ -290,6 +290,8 @@ class IsrProposal:
     leader_epoch: int
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
+    recovering: bool = False
+    """Elected unclean, it has yet to make good what that broke (KIP-704); ours has nothing to."""
 
 
 @frozen
@@ -311,6 +313,7 @@ class IsrDecision:
     leader_epoch: int = NO_LEADER_EPOCH
     isr: tuple[int, ...] = ()
     partition_epoch: int = -1
+    recovering: bool = False
 
 
 @frozen
@@ -361,9 +364,8 @@ class RegisterBrokerResponse:
 
 @frozen
 class LeaderlessLog:
-    """How far a replica's log goes while nobody leads its partition, so that it cannot grow.
-
-    `leader_epoch` is that of the registration without a leader, which the broker obeys.
+    """How far a replica's log goes while nobody leads its partition, so that it cannot grow, under
+    the `leader_epoch` of the registration without a leader, which the broker obeys.
     """
 
     topic_partition: TopicPartition

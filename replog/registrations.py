@@ -73,7 +73,8 @@ class PartitionRegistration:
     leader_epoch: int = NO_LEADER_EPOCH + 1
     partition_epoch: int = 0
     unclean: bool = False
-    """The leader of this epoch was elected from outside the in-sync set."""
+    """The leader of this epoch was elected from outside the in-sync set, and has yet to say that
+    it has recovered (facts 11.3)."""
     unclean_epoch: int = NO_LEADER_EPOCH
     """The latest leader epoch whose leader was: a replica whose records are all of older epochs may
     hold committed ones that were lost then, and truncates below its high watermark."""

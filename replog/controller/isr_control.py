@@ -53,15 +53,17 @@ class IsrControl:
             )
         if error is not ErrorCode.NONE:
             return IsrDecision(topic_partition=name, error=error)
-        if proposed != set(partition.isr):
+        recovers = partition.recovering and not proposal.recovering
+        if proposed != set(partition.isr) or recovers:
             in_order = tuple(replica for replica in partition.replicas if replica in proposed)
-            self._partitions.commit_isr(partition, in_order, sender)
+            self._partitions.commit_isr(partition, in_order, sender, recovers=recovers)
         return IsrDecision(
             topic_partition=name,
             leader_id=partition.leader_id,
             leader_epoch=partition.leader_epoch,
             isr=partition.isr,
             partition_epoch=partition.partition_epoch,
+            recovering=partition.recovering,
         )
 
     def _registration_of(self, broker_id: int) -> BrokerRegistration | None:

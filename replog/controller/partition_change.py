@@ -77,6 +77,10 @@ class PartitionChange:
             self._recovery = RECOVERED
         self.suspects -= {selection.leader_id}
 
+    def recover(self) -> None:
+        """The leader has made good what its unclean election broke."""
+        self._recovery = RECOVERED
+
     def keep_leader(self) -> None:
         """Name the leader that is: fetches of the epoch before are fenced."""
         leader_id = self._before.leader_id

@@ -99,12 +99,24 @@ class PartitionControl:
         change.elect(selection)
         self.carry_out(partition, change)
 
-    def commit_isr(self, partition: PartitionImage, isr: tuple[int, ...], proposed_by: int) -> bool:
-        """Grant a leader's proposal: who is in it has caught up, whatever it had lost before."""
+    def commit_isr(
+        self,
+        partition: PartitionImage,
+        isr: tuple[int, ...],
+        proposed_by: int,
+        *,
+        recovers: bool = False,
+    ) -> bool:
+        """Grant a leader's proposal: who is in it has caught up, whatever it had lost before.
+
+        recovers: with it the unclean election that it came by is over.
+        """
         self.reports.mended(partition, isr)
         change = self.change(partition)
         change.isr = isr
         change.suspects -= frozenset(isr)
+        if recovers:
+            change.recover()
         return self.carry_out(partition, change, proposed_by=proposed_by)
 
     def found_damaged(self, partition: PartitionImage, broker_id: int) -> None:

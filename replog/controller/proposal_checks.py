@@ -38,6 +38,9 @@ def check_proposal(
         or not set(members) <= set(registered.replicas)
     ):
         return ErrorCode.INVALID_REQUEST
+    if proposal.recovering and (len(members) > 1 or not registered.unclean):
+        # Nobody joins a leader that recovers, and one that has recovered does not go back to that.
+        return ErrorCode.INVALID_REQUEST
     for broker_id, broker_epoch in proposal.isr:
         broker = broker_of(broker_id)
         if (

@@ -46,6 +46,11 @@ REFUSALS = [
     ("without the leader", {"isr": (1,)}, ErrorCode.INVALID_REQUEST),
     ("nobody", {"isr": ()}, ErrorCode.INVALID_REQUEST),
     ("a member that is no replica", {"isr": (0, 1, 3)}, ErrorCode.INVALID_REQUEST),
+    (
+        "recovering again after having recovered",
+        {"isr": (0,), "recovering": True},
+        ErrorCode.INVALID_REQUEST,
+    ),
     ("a member of an older run", {"isr": (0, 1, (2, 1))}, ErrorCode.INELIGIBLE_REPLICA),
     ("a member of a future run", {"isr": (0, 1, (2, 99))}, ErrorCode.INELIGIBLE_REPLICA),
 ]
@@ -136,3 +141,66 @@ def test_a_proposal_made_before_damage_was_found_comes_too_late(controller):
     error = controller.propose((0, 1, 2), partition_epoch=before.partition_epoch)
     assert error is ErrorCode.INVALID_UPDATE_VERSION
     assert controller.partition().isr == (0, 1)
+
+
+@pytest.fixture
+def unclean():
+    """Brokers 0 and 1; a partition that 1 leads by an unclean election, alone in sync."""
+    controller = Controller()
+    controller.start(0, 1)
+    controller.create(replicas=(0, 1), unclean=True)
+    controller.lose(1)
+    controller.lose(0)
+    controller.start(1, incarnation="second")
+    controller.start(0, incarnation="second")
+    assert (controller.partition().leader_id, controller.partition().isr) == (1, (1,))
+    assert controller.partition().unclean
+    return controller
+
+
+class TestALeaderFromAnUncleanElection:
+    """Kafka's leader recovery state (KIP-704)."""
+
+    def test_has_recovered_by_its_first_proposal(self, unclean):
+        before = unclean.partition()
+        assert unclean.propose((1, 0)) is ErrorCode.NONE
+        after = unclean.partition()
+        assert (after.unclean, set(after.isr)) == (False, {0, 1})
+        assert after.partition_epoch == before.partition_epoch + 1
+        assert after.leader_epoch == after.unclean_epoch == before.leader_epoch
+        assert unclean.model.log[-1].leader_recovery_state == 0
+
+    def test_has_recovered_also_where_nobody_joins(self, unclean):
+        before = unclean.partition()
+        assert unclean.propose((1,)) is ErrorCode.NONE
+        after = unclean.partition()
+        assert (after.unclean, after.isr) == (False, (1,))
+        assert after.partition_epoch == before.partition_epoch + 1
+
+    def test_may_say_that_it_still_recovers(self, unclean):
+        before, version = unclean.partition(), unclean.model.version
+        response = unclean.propose_later((1,), recovering=True)
+        assert [one.recovering for one in response.decisions] == [True]
+        assert unclean.partition() is before
+        assert unclean.model.version == version
+
+    def test_is_joined_by_nobody_while_it_recovers(self, unclean):
+        before = unclean.partition()
+        assert unclean.propose((1, 0), recovering=True) is ErrorCode.INVALID_REQUEST
+        assert unclean.partition() is before
+
+    def test_does_not_go_back_to_recovering(self, unclean):
+        assert unclean.propose((1, 0)) is ErrorCode.NONE
+        before = unclean.partition()
+        assert unclean.propose((1,), recovering=True) is ErrorCode.INVALID_REQUEST
+        assert unclean.partition() is before
+
+    def test_is_told_what_is_registered(self, unclean):
+        response = unclean.propose_later((1, 0))
+        assert [one.recovering for one in response.decisions] == [False]
+
+
+def test_recovery_is_checked_before_who_may_join(unclean):
+    """Goal: Kafka's order of the checks. A member of an older run is found after that."""
+    error = unclean.propose((1, (0, 0)), recovering=True)
+    assert error is ErrorCode.INVALID_REQUEST
