@@ -103,3 +103,6 @@ class MetadataDelta:
     whole: bool = False
     broker_options: tuple[tuple[int | None, str, str | None], ...] = ()
     """(broker id, or None for all; option; text, or None where it is unset): Kafka's names."""
+    awaited: bool = False
+    """Somebody waits until brokers have obeyed it: a broker that shuts down, or whoever creates a
+    topic and wants its replicas to have started."""

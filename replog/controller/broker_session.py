@@ -283,17 +283,19 @@ class BrokerSession:
 
     def _applied(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
         effects: list[SessionEffect] = []
+        awaited = False
         for delta in deltas:
             if delta.version <= self.version:
                 continue
             self.version = delta.version
+            awaited = awaited or delta.awaited
             for broker in delta.brokers:
                 if broker.broker_id == self.broker_id and broker.broker_epoch == self.broker_epoch:
                     self.fenced = broker.fenced
             effects.append(ApplyMetadata(delta))
             if self.leading.applied(delta.version):
                 effects.append(LeadAgain())
-        if effects and (self.fenced or self.state is SessionState.LEAVING):
+        if awaited or (effects and (self.fenced or self.state is SessionState.LEAVING)):
             # The controller waits for no more than to hear that this version is applied.
             self._heartbeat_soon(now_ms)
         return effects

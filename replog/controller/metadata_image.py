@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from replog.controller.broker_image import FENCE, UNFENCE, BrokerImage
+from replog.controller.broker_image import BEGIN_SHUTDOWN, FENCE, UNFENCE, BrokerImage
 from replog.controller.partition_image import PartitionImage
 from replog.controller.topic_image import TopicImage
 from replog.controller.topic_options import known_config_from
@@ -81,6 +81,8 @@ class MetadataImage:
         self._changed_partitions: dict[PartitionImage, None] = {}
         self._changed_options: dict[tuple[str, str], str | None] = {}
         self._removed: list[tuple[TopicPartition, uuid.UUID]] = []
+        self._awaited = False
+        """Whether the next delta is."""
 
     def apply(self, record: Any, offset: int) -> None:
         """Replay the record at this offset, which is the next one or lies behind a gap that
@@ -166,7 +168,9 @@ class MetadataImage:
                 (int(name) if name else None, option, text)
                 for (name, option), text in self._changed_options.items()
             ),
+            awaited=self._awaited,
         )
+        self._awaited = False
         self._changed_partitions.clear()
         self._changed_brokers.clear()
         self._changed_options.clear()
@@ -221,6 +225,8 @@ class MetadataImage:
             )
         broker.replay_change(record)
         self._broker_changed(record.broker_id)
+        if record.in_controlled_shutdown == BEGIN_SHUTDOWN:
+            self._awaited = True
 
     def _fence(self, record: FenceBrokerRecord) -> None:
         self._change_broker(
@@ -317,6 +323,7 @@ class MetadataImage:
         topic, name, text = record.resource_name, record.name, record.value
         if name == CREATION_MARK:
             notes, name = self.creations, topic
+            self._awaited = self._awaited or text is not None
         else:
             notes = self.notes.setdefault(topic, {})
         if text is None:

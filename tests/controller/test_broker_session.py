@@ -104,6 +104,14 @@ def test_it_says_at_once_that_it_has_caught_up(session):
     assert heartbeat.version == 7
 
 
+@pytest.mark.parametrize("awaited", [True, False])
+def test_it_says_at_once_that_it_has_obeyed_what_somebody_waits_for(session, awaited):
+    running(session)
+    effects = session.step(MetadataFollowed(MetadataDelta(version=9, awaited=awaited)), 0)
+    told = [heartbeat.version for _, heartbeat in sent(effects, HeartbeatRequest)]
+    assert told == ([9] if awaited else [])
+
+
 def test_deltas_it_has_are_not_applied_again(session):
     fetch = running(session)
     answer = MetadataFetchResponse(deltas=(delta(7), delta(8), delta(9)))

@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from replog.controller.metadata_feed import DELTAS_KEPT
+from replog.admin_messages import CreateTopicsRequest
 from replog.controller.metadata_image import MetadataImage
-from replog.messages import DeleteTopicRequest, ErrorCode, MetadataFetchRequest
+from replog.messages import (
+    CreateTopicRequest,
+    DeleteTopicRequest,
+    ErrorCode,
+    MetadataFetchRequest,
+)
 from replog.wire.metadata_records import ConfigRecord
 from tests.controller.conversation import Controller, log_of
 from tests.controller.one_voter import assert_same_image
@@ -205,3 +211,19 @@ def test_a_snapshot_takes_back_what_was_set_for_brokers_and_is_no_more():
     image.take_delta()
     image.load([], 7)
     assert image.take_delta().broker_options == ((1, "leader.rate", None),)
+
+
+def test_a_change_that_somebody_waits_for_says_so(controller):
+    """A shutdown, and a creation until all its replicas have started; other changes do not."""
+    mirror = controller.model.mirror
+    mirror.take_delta()
+    controller.create()
+    assert not mirror.take_delta().awaited
+    controller.heartbeat(0, want_shut_down=True)
+    assert mirror.take_delta().awaited
+    topics = (CreateTopicRequest(topic="u", replication_factor=2),)
+    controller.ask(CreateTopicsRequest(topics=topics, wait_ms_max=500))
+    assert mirror.take_delta().awaited
+    for broker_id in (1, 2):
+        controller.heartbeat(broker_id)
+    assert mirror.take_delta() is None, "that nobody waits any more is no news for brokers"

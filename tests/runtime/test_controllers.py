@@ -9,8 +9,10 @@ import random
 import pytest
 
 import replog
-from replog.config import QuorumOptions
+from replog.admin_messages import CreateTopicsRequest
+from replog.config import ControllerOptions, QuorumOptions
 from replog.errors import UsageError
+from replog.messages import CreateTopicRequest, ErrorCode
 from replog.runtime.cluster_nodes import ClusterLayout
 from replog.types import TopicPartition
 from tests.runtime.test_local_cluster import run, values
@@ -135,6 +137,24 @@ def test_a_broker_starts_from_its_copy_of_the_metadata_while_no_controller_runs(
         assert await values(cluster) == [b"a", b"b"]
 
     run(scenario)
+
+
+def test_what_waits_for_brokers_does_not_wait_for_their_next_heartbeat():
+    """Method: the next one is due in an hour; a creation that waits for its replicas, and a
+    shutdown, need one of each broker.
+    """
+    hour_ms = 3_600_000
+    options = ControllerOptions(
+        broker_session_timeout_ms=3 * hour_ms, broker_heartbeat_interval_ms=hour_ms
+    )
+
+    async def scenario(cluster):
+        topics = (CreateTopicRequest(topic="orders", replication_factor=3),)
+        answer = await cluster.admin(CreateTopicsRequest(topics=topics, wait_ms_max=20_000))
+        assert answer.topics[0].error is ErrorCode.NONE
+        await cluster.stop(3)
+
+    run(scenario, controller=options)
 
 
 def test_a_topic_deleted_while_a_broker_was_away_is_deleted_on_its_return():
