@@ -194,7 +194,6 @@ class ControllerOptions:
 
     broker_session_timeout_ms: int = 9000
     broker_heartbeat_interval_ms: int = 2000
-    metadata_fetch_wait_max_ms: int = 500
     auto_leader_rebalance_enable: bool = True
     leader_imbalance_check_interval_ms: int = 300000
     leader_imbalance_per_broker_percentage: int = 10

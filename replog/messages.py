@@ -27,7 +27,7 @@ from replog.types import (
 if TYPE_CHECKING:
     import uuid
 
-    from replog.registrations import Listener, MetadataDelta, TopicConfig
+    from replog.registrations import Listener, TopicConfig
     from replog.types import LostRecords
 
 RawBatches: TypeAlias = Any
@@ -419,23 +419,6 @@ class HeartbeatResponse:
 
 
 @frozen
-class MetadataFetchRequest:
-    """Ask for the changes after `version`; waits up to `wait_ms_max` for one."""
-
-    broker_id: int
-    version: int
-    wait_ms_max: int = 500
-
-
-@frozen
-class MetadataFetchResponse:
-    """The changes in order, without a gap; the first may stand for all before it."""
-
-    error: ErrorCode = ErrorCode.NONE
-    deltas: tuple[MetadataDelta, ...] = ()
-
-
-@frozen
 class CreateTopicRequest:
     """`assignment` lists the replicas of each partition; None leaves the placement to us."""
 
@@ -484,7 +467,6 @@ ControllerRequest: TypeAlias = (
     AlterPartitionRequest
     | RegisterBrokerRequest
     | HeartbeatRequest
-    | MetadataFetchRequest
     | CreateTopicRequest
     | DeleteTopicRequest
 )
@@ -492,7 +474,6 @@ ControllerResponse: TypeAlias = (
     AlterPartitionResponse
     | RegisterBrokerResponse
     | HeartbeatResponse
-    | MetadataFetchResponse
     | CreateTopicResponse
     | DeleteTopicResponse
 )

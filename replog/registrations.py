@@ -91,8 +91,7 @@ class MetadataDelta:
     """Changes that lead to metadata `version`; what is not named stays as it was.
 
     `version` is the end of the metadata log that it takes in: every record below that offset.
-    `whole` ones name all there is, so that what they do not name is gone. `removed_partitions` go
-    first: the same name may come back in `partitions` under a new topic id.
+    `removed_partitions` go first: the same name may come back in `partitions` under a new topic id.
     """
 
     version: int
@@ -100,9 +99,8 @@ class MetadataDelta:
     partitions: tuple[PartitionRegistration, ...] = ()
     removed_partitions: tuple[tuple[TopicPartition, uuid.UUID], ...] = ()
     removed_brokers: tuple[int, ...] = ()
-    whole: bool = False
     broker_options: tuple[tuple[int | None, str, str | None], ...] = ()
     """(broker id, or None for all; option; text, or None where it is unset): Kafka's names."""
-    awaited: bool = False
+    is_awaited: bool = False
     """Somebody waits until brokers have obeyed it: a broker that shuts down, or whoever creates a
     topic and wants its replicas to have started."""

@@ -1,9 +1,9 @@
 """A broker's side of the conversation with the controller, as pure code.
 
-Registration, then two requests that are always under way or waiting for their time: a long-poll
-for the metadata after what is applied, and heartbeats. A request that gets no answer is made again,
-with a growing pause; an answer to an older request than the latest of its kind is dropped. Nothing
-here knows what the metadata means for a partition.
+Registration, then heartbeats: one is always under way or waiting for its time. A request that gets
+no answer is made again, with a growing pause; an answer to an older request than the latest of its
+kind is dropped. The metadata comes from the broker's own copy of its log, by MetadataFollowed.
+Nothing here knows what it means for a partition.
 
     REGISTERING ── epoch ──> RUNNING ── shutdown wanted ──> LEAVING ── may stop ──> ENDED
      ^      │                   │
@@ -50,8 +50,6 @@ from replog.messages import (
     HeartbeatResponse,
     LeaderlessLog,
     LogSize,
-    MetadataFetchRequest,
-    MetadataFetchResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     ReplicaState,
@@ -60,9 +58,9 @@ from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.types import LostRecords, TopicPartition
 
 LEAVING_HEARTBEAT_INTERVAL_MS = 50
+"""A broker that wants to stop asks more often than one that only lives."""
 _ASK_AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR})
 """Nothing is wrong with what was asked."""
-"""A broker that wants to stop asks more often than one that only lives."""
 
 
 class SessionState(enum.Enum):
@@ -87,10 +85,7 @@ class BrokerSession:
         incarnation_id: str,
         rack: str | None,
         options: ControllerOptions,
-        *,
-        follows_log: bool = False,
     ) -> None:
-        """follows_log: metadata comes by MetadataFollowed, and is not asked for."""
         self.broker_id = broker_id
         self.broker_epoch = NO_BROKER_EPOCH
         self.version = 0
@@ -105,7 +100,6 @@ class BrokerSession:
         replaced this one; LONG_MAX: this is the one to replace it."""
         self._incarnation_id = incarnation_id
         self._rack = rack
-        self._follows_log = follows_log
         self._options = options
         self._previous_broker_epoch = NO_BROKER_EPOCH
         self._replicas: tuple[ReplicaState, ...] = ()
@@ -122,13 +116,10 @@ class BrokerSession:
         """How many of these the heartbeat under way tells."""
         self._next_request_id = 0
         timeout_ms = options.broker_session_timeout_ms // 2
-        pause_ms_max = options.broker_session_timeout_ms
-        self._registration = SessionRequest(timeout_ms, pause_ms_max)
+        self._registration = SessionRequest(timeout_ms, options.broker_session_timeout_ms)
         # A pause that lasts as long as the session would let it run out between two of them.
         self._heartbeat = SessionRequest(timeout_ms, timeout_ms)
-        self._fetch = SessionRequest(timeout_ms + options.metadata_fetch_wait_max_ms, pause_ms_max)
-
-        self._requests = (self._registration, self._heartbeat, self._fetch)
+        self._requests = (self._registration, self._heartbeat)
 
     @property
     def next_deadline_ms(self) -> int | None:
@@ -179,9 +170,9 @@ class BrokerSession:
         elif isinstance(event, LeadersChanged):
             self._leaders_changed(event, now_ms)
         elif isinstance(event, MetadataFollowed):
-            effects.extend(self._applied((event.delta,), now_ms))
+            effects.extend(self._applied(event.delta, now_ms))
         elif isinstance(event, ControllerFound):
-            for request in (self._registration, self._heartbeat, self._fetch):
+            for request in self._requests:
                 request.try_again(now_ms)
         if self.leading.has_run_out(now_ms):
             effects.append(
@@ -214,12 +205,6 @@ class BrokerSession:
         if isinstance(response, RegisterBrokerResponse):
             if self._registration.answered(event.request_id):
                 return self._registered(response, now_ms)
-        elif isinstance(response, MetadataFetchResponse):
-            if self._fetch.answered(event.request_id):
-                if response.error is not ErrorCode.NONE:
-                    self._fetch.back_off(now_ms)
-                    return ()
-                return self._fetched(response.deltas, now_ms)
         elif isinstance(response, HeartbeatResponse) and self._heartbeat.answered(event.request_id):
             return self._heartbeat_answered(response, now_ms)
         return ()
@@ -249,8 +234,6 @@ class BrokerSession:
         self.broker_epoch = response.broker_epoch
         self.fenced = True
         self.state = SessionState.RUNNING
-        if not self._follows_log:
-            self._fetch.want(now_ms)
         if self.version >= response.version:
             # The registration was followed before its answer came: nothing else would hurry us.
             self._heartbeat.want(now_ms)
@@ -277,25 +260,17 @@ class BrokerSession:
             if name in self._leaderless:
                 self._damaged_leaderless[name] = log
 
-    def _fetched(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
-        self._fetch.want(now_ms)
-        return self._applied(deltas, now_ms)
-
-    def _applied(self, deltas: tuple[MetadataDelta, ...], now_ms: int) -> Iterable[SessionEffect]:
-        effects: list[SessionEffect] = []
-        awaited = False
-        for delta in deltas:
-            if delta.version <= self.version:
-                continue
-            self.version = delta.version
-            awaited = awaited or delta.awaited
-            for broker in delta.brokers:
-                if broker.broker_id == self.broker_id and broker.broker_epoch == self.broker_epoch:
-                    self.fenced = broker.fenced
-            effects.append(ApplyMetadata(delta))
-            if self.leading.applied(delta.version):
-                effects.append(LeadAgain())
-        if awaited or (effects and (self.fenced or self.state is SessionState.LEAVING)):
+    def _applied(self, delta: MetadataDelta, now_ms: int) -> Iterable[SessionEffect]:
+        if delta.version <= self.version:
+            return ()
+        self.version = delta.version
+        for broker in delta.brokers:
+            if broker.broker_id == self.broker_id and broker.broker_epoch == self.broker_epoch:
+                self.fenced = broker.fenced
+        effects: list[SessionEffect] = [ApplyMetadata(delta)]
+        if self.leading.applied(delta.version):
+            effects.append(LeadAgain())
+        if delta.is_awaited or self.fenced or self.state is SessionState.LEAVING:
             # The controller waits for no more than to hear that this version is applied.
             self._heartbeat_soon(now_ms)
         return effects
@@ -400,14 +375,6 @@ class BrokerSession:
             self.leading.asked(now_ms)
             request_id = self._heartbeat.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, heartbeat))
-        if self._fetch.due(now_ms):
-            fetch = MetadataFetchRequest(
-                broker_id=self.broker_id,
-                version=self.version,
-                wait_ms_max=self._options.metadata_fetch_wait_max_ms,
-            )
-            request_id = self._fetch.sent(self._new_request_id(), now_ms)
-            sent.append(SendToController(request_id, fetch))
         return sent
 
     def _new_request_id(self) -> int:

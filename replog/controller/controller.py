@@ -58,7 +58,6 @@ from replog.controller.events import (
 from replog.controller.incidents import BrokerQueueFull, EventFailed, TransitionRefused
 from replog.controller.isr_control import IsrControl
 from replog.controller.leader_balance import LeaderBalance
-from replog.controller.metadata_feed import MetadataFeed
 from replog.controller.metadata_image import MetadataImage
 from replog.controller.option_control import OptionControl
 from replog.controller.partition_control import PartitionControl
@@ -79,7 +78,6 @@ from replog.messages import (
     ErrorCode,
     HeartbeatRequest,
     HeartbeatResponse,
-    MetadataFetchRequest,
     RegisterBrokerRequest,
 )
 from replog.registrations import BrokerRegistration, PartitionRegistration
@@ -104,10 +102,8 @@ class Controller:
         new_topic_id: Callable[[], uuid.UUID],
         *,
         cluster_id: str | None = None,
-        serve_metadata: bool = True,
     ) -> None:
-        """serve_metadata: whether brokers ask for deltas here, instead of following the log."""
-        self._image = MetadataImage(tracks_changes=serve_metadata)
+        self._image = MetadataImage(tracks_changes=False)
         self._decision = Decision(self._image)
         self._reports = ReplicaReports()
         self._partitions = PartitionControl(self._decision, self._reports)
@@ -123,7 +119,6 @@ class Controller:
         self._moves = ReassignmentControl(
             self._decision, self._reassignments, self._throttle, self._catch_up
         )
-        self._feed = MetadataFeed(self._image)
         self._queue = CommitQueue()
         self._controller_epoch: int | None = None
         self._committed = 0
@@ -152,7 +147,6 @@ class Controller:
             return None
         deadlines = (
             self._brokers.contacts.next_deadline_ms,
-            self._feed.next_deadline_ms,
             self._balance.due_ms,
             self._creations.next_deadline_ms,
         )
@@ -270,11 +264,6 @@ class Controller:
     def _request(self, event: RequestReceived, now_ms: int) -> list[ControllerEffect]:
         request = event.request
         self._asked[event.request_id] = type(request)
-        if isinstance(request, MetadataFetchRequest):
-            self._brokers.contacts.applied(request.broker_id, request.version)
-            self._decision.journal.received(request.broker_id, request.version, now_ms)
-            self._feed.fetch(event.request_id, request, now_ms)
-            return self._finish(now_ms)
         foreign = (
             isinstance(request, _FROM_BROKERS)
             and event.sender is not None
@@ -379,7 +368,6 @@ class Controller:
                 AppendRecords(self._controller_epoch, end_offset - len(records), tuple(records))
             )
             records.clear()
-            self._feed.decided()
         journal = self._decision.journal
         self._decision.incidents.extend(
             BrokerQueueFull(message=str(full)) for full in journal.overflows
@@ -390,15 +378,10 @@ class Controller:
         self._decision.incidents.clear()
         for answer in answers:
             self._queue.put(end_offset, answer)
-        effects.extend(self._release(now_ms))
-        return effects
-
-    def _release(self, now_ms: int) -> list[ControllerEffect]:
-        effects = self._queue.committed(self._committed)
-        effects.extend(self._feed.answers(now_ms))
-        for effect in effects:
+        for effect in self._queue.committed(self._committed):
             if isinstance(effect, Respond):
                 self._asked.pop(effect.request_id, None)
+            effects.append(effect)
         return effects
 
     def _advance(self, high_watermark: int, now_ms: int) -> list[ControllerEffect]:
@@ -411,7 +394,6 @@ class Controller:
             end_offset=self._image.end_offset,
         )
         self._committed = high_watermark
-        self._feed.committed(high_watermark)
         self._reassignments.advance(high_watermark)
         self._catch_up.keep_only(self._image.reassigning)
         self._throttle.settle()
@@ -436,7 +418,6 @@ class Controller:
         )
         self._controller_epoch = event.controller_epoch
         self._image.end_offset = self._committed = event.end_offset
-        self._feed.begin(event.end_offset)
         self._brokers.contacts.begin(now_ms)
         for partition in list(self._image.leaderless):
             settle = functools.partial(self._partitions.settle, partition)
@@ -451,7 +432,6 @@ class Controller:
         lost = self._image.end_offset != self._committed
         self._controller_epoch = None
         self._queue.drop()
-        self._feed.drop()
         self._reports.clear()
         self._catch_up.clear()
         self._creations.clear()

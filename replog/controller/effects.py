@@ -8,12 +8,7 @@ from replog.types import frozen_positional
 
 if TYPE_CHECKING:
     from replog.controller.incidents import Incident
-    from replog.messages import (
-        ErrorCode,
-        HeartbeatRequest,
-        MetadataFetchRequest,
-        RegisterBrokerRequest,
-    )
+    from replog.messages import ErrorCode, HeartbeatRequest, RegisterBrokerRequest
     from replog.registrations import MetadataDelta
 
 
@@ -63,7 +58,7 @@ class SendToController:
     """Ask the controller; answered by ResponseReceived or RequestFailed, or not at all."""
 
     request_id: int
-    request: RegisterBrokerRequest | HeartbeatRequest | MetadataFetchRequest
+    request: RegisterBrokerRequest | HeartbeatRequest
 
 
 @frozen_positional

@@ -168,7 +168,7 @@ class MetadataImage:
                 (int(name) if name else None, option, text)
                 for (name, option), text in self._changed_options.items()
             ),
-            awaited=self._awaited,
+            is_awaited=self._awaited,
         )
         self._awaited = False
         self._changed_partitions.clear()
@@ -176,21 +176,6 @@ class MetadataImage:
         self._changed_options.clear()
         self._removed.clear()
         return delta
-
-    def whole(self) -> MetadataDelta:
-        """All there is, as one delta for who knows nothing yet."""
-        return MetadataDelta(
-            version=self.end_offset,
-            whole=True,
-            brokers=tuple(self.brokers[known].registration for known in sorted(self.brokers)),
-            partitions=tuple(partition.registration for partition in self.partitions()),
-            broker_options=tuple(
-                (int(name) if name else None, option, text)
-                for (kind, name), options in self.options.items()
-                if kind == BROKER_RESOURCE
-                for option, text in options.items()
-            ),
-        )
 
     def snapshot_records(self) -> Iterator[Any]:
         """The state as records: replayed from the beginning they give it again."""

@@ -35,8 +35,6 @@ from replog.messages import (
     ErrorCode,
     HeartbeatRequest,
     HeartbeatResponse,
-    MetadataFetchRequest,
-    MetadataFetchResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
@@ -45,7 +43,6 @@ _ANSWERS: dict[type, type] = {
     AlterPartitionRequest: AlterPartitionResponse,
     RegisterBrokerRequest: RegisterBrokerResponse,
     HeartbeatRequest: HeartbeatResponse,
-    MetadataFetchRequest: MetadataFetchResponse,
     CreateTopicRequest: CreateTopicResponse,
     DeleteTopicRequest: DeleteTopicResponse,
     CreateTopicsRequest: CreateTopicsResponse,

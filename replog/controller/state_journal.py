@@ -2,8 +2,9 @@
 
 A change of the metadata asks brokers to lead, to follow, or to delete. Requests are read off the
 records as they are replayed, so that a controller which has replayed the log has the same journal
-as the one that wrote it; how far each broker is, brokers tell anew with each heartbeat. What a
-broker has been asked and not completed is its queue: that of a slow or dead one grows.
+as the one that wrote it. How far each broker is, it tells anew: what it has received with each
+fetch of the metadata log, what it has completed with each heartbeat. What a broker has been asked
+and not completed is its queue: that of a slow or dead one grows.
 
 A snapshot stands for what came before it: who has not obeyed it is to do what it says. Deletions
 of before it are not told there, and each broker finds them by itself.
@@ -21,6 +22,7 @@ asks of brokers is noted in one piece, and worked out when somebody wants to kno
 from __future__ import annotations
 
 import enum
+import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +33,7 @@ from replog.wire.metadata_records import PartitionChangeRecord, PartitionRecord,
 
 if TYPE_CHECKING:
     import uuid
+    from collections.abc import Iterator
 
     from replog.controller.metadata_image import MetadataImage
     from replog.controller.partition_image import PartitionImage
@@ -117,50 +120,50 @@ class BrokerQueue:
     def __init__(self, broker_id: int, length_max: int = QUEUE_MAX) -> None:
         self.broker_id = broker_id
         self._length_max = length_max
-        self._changes: deque[StateChange] = deque()
+        self._received: deque[StateChange] = deque()
+        self._requested: deque[StateChange] = deque()
+        """Those behind it: looked at again by each fetch of the broker, so not with the others."""
 
-    def __iter__(self) -> Any:
-        return iter(self._changes)
+    def __iter__(self) -> Iterator[StateChange]:
+        return itertools.chain(self._received, self._requested)
 
     def __len__(self) -> int:
-        return len(self._changes)
+        return len(self._received) + len(self._requested)
 
     def put(self, change: StateChange) -> None:
         """Ask for this, too. Raises BrokerQueueFullError; then it is not asked for."""
-        if len(self._changes) >= self._length_max:
+        if len(self) >= self._length_max:
             self._keep_deletions()
-        if len(self._changes) >= self._length_max:
+        if len(self) >= self._length_max:
             change.state = ChangeState.DROPPED
             raise BrokerQueueFullError(
-                f"expected broker {self.broker_id} to complete some of the {len(self._changes)} "
+                f"expected broker {self.broker_id} to complete some of the {len(self)} "
                 f"deletions that it has been asked for, found its queue full when it was asked to "
                 f"{change.kind.value} {change.topic_partition}; start or unregister it",
                 broker_id=self.broker_id,
                 topic_partition=str(change.topic_partition),
             )
-        self._changes.append(change)
+        self._requested.append(change)
 
     def received(self, version: int, now_ms: int) -> None:
         """The broker has this much of the metadata."""
-        for change in self._changes:
-            if change.version > version:
-                break
-            if change.received_ms is None:
-                change.received_ms = now_ms
-                change.state = ChangeState.RECEIVED
+        while self._requested and self._requested[0].version <= version:
+            change = self._requested.popleft()
+            change.received_ms = now_ms
+            change.state = ChangeState.RECEIVED
+            self._received.append(change)
 
     def completed(self, version: int, now_ms: int) -> None:
         """The broker has obeyed this much of the metadata."""
-        while self._changes and self._changes[0].version <= version:
-            change = self._changes.popleft()
-            if change.received_ms is None:
-                change.received_ms = now_ms
+        self.received(version, now_ms)
+        while self._received and self._received[0].version <= version:
+            change = self._received.popleft()
             change.completed_ms = now_ms
             change.state = ChangeState.COMPLETED
 
     def _keep_deletions(self) -> None:
         latest: dict[tuple[uuid.UUID, int], StateChange] = {}
-        for change in self._changes:
+        for change in self:
             if change.kind is not ChangeKind.DELETE:
                 change.state = ChangeState.DROPPED
                 continue
@@ -171,7 +174,9 @@ class BrokerQueue:
                 latest[key] = change
             else:
                 change.state = ChangeState.DROPPED
-        self._changes = deque(sorted(latest.values(), key=lambda change: change.version))
+        kept = sorted(latest.values(), key=lambda change: change.version)
+        self._received = deque(one for one in kept if one.state is ChangeState.RECEIVED)
+        self._requested = deque(one for one in kept if one.state is ChangeState.REQUESTED)
 
 
 class StateJournal:

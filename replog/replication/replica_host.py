@@ -37,7 +37,7 @@ from replog.replication.replica_roles import ReplicaRoles
 from replog.replication.throttle import ReplicationThrottle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from replog.config import ReplicationOptions
     from replog.messages import IsrDecision, IsrProposal
@@ -128,10 +128,6 @@ class ReplicaHost:
     def registration(self, topic_partition: TopicPartition) -> PartitionRegistration | None:
         """As the controller last told, of any partition of the cluster."""
         return self._table.registrations.get(topic_partition)
-
-    def registrations(self) -> Mapping[TopicPartition, PartitionRegistration]:
-        """Likewise, of all of them."""
-        return self._table.registrations
 
     def why_uncommitted(self, topic_partition: TopicPartition, offset: int) -> Uncommitted | None:
         """What holds `offset` back; None where we do not lead, or it is committed or not there."""

@@ -93,19 +93,13 @@ class BrokerNode:
         controller: ControllerOptions,
         rack: str | None = None,
         journal: Journal | None = None,
-        follows_log: bool = False,
     ) -> None:
-        """journal: where incidents go on from an earlier run; None begins one.
-
-        follows_log: metadata comes from the broker's own copy of its log, by `follow_metadata`.
-        """
+        """journal: where incidents go on from an earlier run; None begins one."""
         self.broker_id = broker_id
         self.store = ports.store
         self.journal = Journal(broker_id) if journal is None else journal
         self.host = ReplicaHost(broker_id, ports.store.get, replication)
-        self.session = BrokerSession(
-            broker_id, incarnation_id, rack, controller, follows_log=follows_log
-        )
+        self.session = BrokerSession(broker_id, incarnation_id, rack, controller)
         self.session.log_sizes = self._log_sizes
         self.ended: session_fx.SessionEnded | None = None
         self.broker_epoch = NO_BROKER_EPOCH
@@ -122,7 +116,8 @@ class BrokerNode:
         """Partitions held here of which a replica is not in sync, by the id of their topic."""
         self._registered_version: int | None = None
         """Metadata version at registration, until the logs were held against it."""
-        self._may_lead = not follows_log
+        self._may_lead = False
+        """Whether it has obeyed the metadata of its registration."""
         self._withheld: dict[TopicPartition, PartitionRegistration] = {}
         """What metadata older than the broker's registration says and it may not obey yet."""
 
@@ -400,20 +395,7 @@ class BrokerNode:
             known = self.host.registration(registration.topic_partition)
             if known is not None and known.topic_id != registration.topic_id:
                 removed[registration.topic_partition] = known.topic_id
-        if delta.whole:
-            removed.update(self._not_named_by(delta))
         return tuple(removed.items())
-
-    def _not_named_by(self, delta: MetadataDelta) -> dict[TopicPartition, uuid.UUID]:
-        """What this broker knows, or has found at its start, and metadata that names all does not.
-
-        Metadata older than the broker's registration says nothing of what came after it.
-        """
-        known = {name: known.topic_id for name, known in self.host.registrations().items()}
-        if self._registered_version is None or delta.version >= self._registered_version:
-            known = {**self._found, **known}
-        named = {one.topic_partition: one.topic_id for one in delta.partitions}
-        return {name: topic_id for name, topic_id in known.items() if named.get(name) != topic_id}
 
     def _delete_unknown(self, removed: tuple[tuple[TopicPartition, uuid.UUID], ...]) -> None:
         """Delete logs from an earlier run whose topic went while this broker was away."""

@@ -79,7 +79,6 @@ class BrokerEndpoint:
             controller=controller,
             rack=rack,
             journal=journal,
-            follows_log=True,
         )
 
     def follow_metadata(self, delta: MetadataDelta, now_ms: int) -> None:

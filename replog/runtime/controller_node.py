@@ -27,11 +27,11 @@ from replog.controller.events import (
     RequestReceived,
     Tick,
 )
+from replog.controller.quorum.messages import QuorumFetchRequest
 from replog.errors import ReplogError, invariant
 from replog.messages import (
     AlterPartitionRequest,
     HeartbeatRequest,
-    MetadataFetchRequest,
     RegisterBrokerRequest,
 )
 from replog.runtime.metadata_state import SNAPSHOT_PAUSE_MS, MetadataReplay
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from replog.controller.controller import Controller
     from replog.controller.events import ControllerEvent
     from replog.controller.quorum.incidents import QuorumIncident
+    from replog.controller.quorum.messages import QuorumRequest
     from replog.messages import ControllerRequest, ControllerResponse
     from replog.runtime.journal import Journal
     from replog.runtime.quorum_node import QuorumListener, QuorumPorts
@@ -53,7 +54,6 @@ _FROM_BROKERS = frozenset(
     {
         AlterPartitionRequest,
         HeartbeatRequest,
-        MetadataFetchRequest,
         RegisterBrokerRequest,
     }
 )
@@ -155,6 +155,15 @@ class ControllerNode:
         else:
             self._commands.append((request_id, request))
             self._work_off(now_ms)
+
+    def receive_member_request(self, request_id: int, request: QuorumRequest, now_ms: int) -> None:
+        """A member of the quorum asks; answered once, by the member here.
+
+        What a broker's observer knows to be committed when it fetches, the broker has received.
+        """
+        if self.is_active and isinstance(request, QuorumFetchRequest):
+            self.controller.journal.received(request.replica_id, request.high_watermark, now_ms)
+        self.quorum.receive_request(request_id, request, now_ms)
 
     def put_off(self, request_id: int, request: ControllerRequest) -> bool:
         """Take a client's command whose turn comes with some tick, if it does: nothing moves."""

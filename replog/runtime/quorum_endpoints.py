@@ -195,12 +195,7 @@ class ControllerEndpoint(MemberEndpoint):
         self.node = ControllerNode(
             node_id,
             settings.voters,
-            Controller(
-                settings.controller,
-                settings.new_id,
-                cluster_id=settings.cluster_id,
-                serve_metadata=False,
-            ),
+            Controller(settings.controller, settings.new_id, cluster_id=settings.cluster_id),
             self.ports,
             self,
             journal,
@@ -236,7 +231,7 @@ class ControllerEndpoint(MemberEndpoint):
         if sender == CLIENT and self.node.put_off(request_id, request):
             return
         if type(request) in _QUORUM_REQUESTS:
-            self.quorum.receive_request(request_id, request, self._now_ms())
+            self.node.receive_member_request(request_id, request, self._now_ms())
         else:
             asker = None if sender == CLIENT else sender
             self.node.receive_request(request_id, asker, request, self._now_ms())

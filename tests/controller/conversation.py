@@ -5,7 +5,13 @@ import uuid
 from replog.config import ControllerOptions
 from replog.controller.broker_session import BrokerSession
 from replog.controller.effects import Report, Respond, SendToController
-from replog.controller.events import ConnectionLost, RequestReceived, ResponseReceived, Tick
+from replog.controller.events import (
+    ConnectionLost,
+    MetadataFollowed,
+    RequestReceived,
+    ResponseReceived,
+    Tick,
+)
 from replog.messages import (
     AlterPartitionRequest,
     CreateTopicRequest,
@@ -19,7 +25,7 @@ from replog.messages import (
 )
 from replog.registrations import TopicConfig
 from replog.types import TopicPartition
-from tests.controller.one_voter import OneVoter
+from tests.controller.one_voter import Follower, OneVoter
 
 OPTIONS = ControllerOptions()
 SESSION_MS = OPTIONS.broker_session_timeout_ms
@@ -196,19 +202,24 @@ def leaderless_log(partition, latest_epoch, log_end_offset):
 
 
 class Conversation:
-    """Sessions of several brokers with one controller; messages arrive at once, in order."""
+    """Sessions of several brokers with one controller; messages arrive at once, in order, and
+    each broker follows the log as soon as it goes on.
+    """
 
     def __init__(self):
         self.controller = Controller()
         self.sessions = {}
+        self.followers = {}
         self.others = {}
         self.requests = {}
 
     def start(self, broker_id, incarnation="first", previous=-1, logs=()):
         session = BrokerSession(broker_id, incarnation, None, OPTIONS)
         self.sessions[broker_id] = session
+        self.followers[broker_id] = Follower()
         self.others[broker_id] = []
         self._carry(broker_id, session.start(previous, logs, self.controller.now_ms))
+        self._follow()
 
     def step(self, broker_id, event):
         session = self.sessions[broker_id]
@@ -254,3 +265,11 @@ class Conversation:
             if broker_id in self.sessions:
                 event = ResponseReceived(request_id=request_id, response=response)
                 self.step(broker_id, event)
+        self._follow()
+
+    def _follow(self):
+        model = self.controller.model
+        for broker_id in sorted(self.sessions):
+            delta = self.followers[broker_id].take(model.log, model.version)
+            if delta is not None:
+                self.step(broker_id, MetadataFollowed(delta))

@@ -4,7 +4,25 @@ from replog.controller.controller import Controller
 from replog.controller.effects import AppendRecords
 from replog.controller.events import Committed, LeadershipGained, RecordsAppended
 from replog.controller.metadata_image import MetadataImage
+from replog.registrations import MetadataDelta
 from replog.wire.metadata_values import decode_metadata, encode_metadata
+
+
+class Follower:
+    """A broker's copy of the metadata: takes what is committed, and hands on what that changes."""
+
+    def __init__(self):
+        self.image = MetadataImage()
+
+    def take(self, log, end_offset):
+        """What the records up to there change, as one delta; None if there are no more of them."""
+        before = self.image.end_offset
+        for offset in range(before, end_offset):
+            self.image.apply(log[offset], offset)
+        delta = self.image.take_delta()
+        if delta is None and end_offset > before:
+            return MetadataDelta(version=end_offset)
+        return delta
 
 
 class OneVoter:

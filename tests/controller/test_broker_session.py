@@ -33,8 +33,6 @@ from replog.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     LeaderlessLog,
-    MetadataFetchRequest,
-    MetadataFetchResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     ReplicaState,
@@ -61,7 +59,7 @@ def session():
 
 
 def registered(session, now_ms=0, epoch=7):
-    """A session that has its epoch; its metadata fetch is under way."""
+    """A session that has its epoch and has not followed the metadata so far."""
     ((asked, _),) = sent(session.start(-1, (), now_ms))
     answer = RegisterBrokerResponse(broker_epoch=epoch, version=epoch)
     return session.step(ResponseReceived(request_id=asked, response=answer), now_ms)
@@ -73,12 +71,9 @@ def delta(version, *, fenced=False, epoch=7):
 
 
 def running(session, now_ms=0):
-    """A session that is unfenced, with its next fetch under way; returns that fetch's id."""
-    ((fetch, _),) = sent(registered(session, now_ms))
-    answer = MetadataFetchResponse(deltas=(delta(8),))
-    effects = session.step(ResponseReceived(request_id=fetch, response=answer), now_ms)
-    ((fetch, _),) = sent(effects, MetadataFetchRequest)
-    return fetch
+    """A session that is unfenced, before its first heartbeat."""
+    registered(session, now_ms)
+    session.step(MetadataFollowed(delta(8)), now_ms)
 
 
 def test_it_registers_with_what_the_last_run_left(session):
@@ -88,17 +83,19 @@ def test_it_registers_with_what_the_last_run_left(session):
     )
 
 
-def test_its_epoch_is_set_before_it_asks_for_metadata(session):
-    effects = registered(session)
+def test_its_epoch_is_set_before_it_asks_for_anything(session):
+    ((asked, _),) = sent(session.start(-1, (), 0))
+    session.step(MetadataFollowed(delta(7, fenced=True)), 0)
+    answer = RegisterBrokerResponse(broker_epoch=7, version=7)
+    effects = session.step(ResponseReceived(request_id=asked, response=answer), 0)
     assert effects[0] == SetBrokerEpoch(7)
     ((_, request),) = sent(effects[1:])
-    assert request == MetadataFetchRequest(broker_id=1, version=0)
+    assert request == HeartbeatRequest(broker_id=1, broker_epoch=7, version=7)
 
 
 def test_it_says_at_once_that_it_has_caught_up(session):
-    ((fetch, _),) = sent(registered(session))
-    answer = MetadataFetchResponse(deltas=(delta(7, fenced=True),))
-    effects = session.step(ResponseReceived(request_id=fetch, response=answer), 0)
+    registered(session)
+    effects = session.step(MetadataFollowed(delta(7, fenced=True)), 0)
     assert effects[0] == ApplyMetadata(delta(7, fenced=True))
     ((_, heartbeat),) = sent(effects, HeartbeatRequest)
     assert heartbeat.version == 7
@@ -107,15 +104,18 @@ def test_it_says_at_once_that_it_has_caught_up(session):
 @pytest.mark.parametrize("awaited", [True, False])
 def test_it_says_at_once_that_it_has_obeyed_what_somebody_waits_for(session, awaited):
     running(session)
-    effects = session.step(MetadataFollowed(MetadataDelta(version=9, awaited=awaited)), 0)
+    effects = session.step(MetadataFollowed(MetadataDelta(version=9, is_awaited=awaited)), 0)
     told = [heartbeat.version for _, heartbeat in sent(effects, HeartbeatRequest)]
     assert told == ([9] if awaited else [])
 
 
 def test_deltas_it_has_are_not_applied_again(session):
-    fetch = running(session)
-    answer = MetadataFetchResponse(deltas=(delta(7), delta(8), delta(9)))
-    effects = session.step(ResponseReceived(request_id=fetch, response=answer), 0)
+    running(session)
+    effects = [
+        effect
+        for found in (delta(7), delta(8), delta(9))
+        for effect in session.step(MetadataFollowed(found), 0)
+    ]
     assert [effect for effect in effects if isinstance(effect, ApplyMetadata)] == [
         ApplyMetadata(delta(9))
     ]
@@ -123,9 +123,13 @@ def test_deltas_it_has_are_not_applied_again(session):
 
 
 def test_an_answer_to_an_older_request_is_dropped(session):
-    fetch = running(session)
-    answer = MetadataFetchResponse(deltas=(delta(9),))
-    assert session.step(ResponseReceived(request_id=fetch - 1, response=answer), 0) == []
+    running(session)
+    ((asked, _),) = sent(session.step(Tick(), session.next_deadline_ms), HeartbeatRequest)
+    due_ms = session.next_deadline_ms
+    answer = HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
+    late = ResponseReceived(request_id=asked - 1, response=answer)
+    assert session.step(late, due_ms - 1) == []
+    assert session.state is SessionState.RUNNING
 
 
 def test_a_lost_registration_is_made_again_with_growing_pauses(session):
@@ -352,7 +356,7 @@ def test_damage_that_the_registration_has_told_is_told_again_only_while_nobody_l
     log = ReplicaState(
         topic_partition=damaged, topic_id=TOPIC_ID, latest_epoch=-1, log_end_offset=0, damaged=True
     )
-    session = BrokerSession(1, "run", None, OPTIONS, follows_log=True)
+    session = BrokerSession(1, "run", None, OPTIONS)
     ((asked, _),) = sent(session.start(-1, (log,), 0), RegisterBrokerRequest)
     accepted = RegisterBrokerResponse(broker_epoch=5, version=5)
     session.step(ResponseReceived(request_id=asked, response=accepted), 1)

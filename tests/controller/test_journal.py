@@ -139,6 +139,23 @@ def test_queues_are_kept_over_a_restart_from_a_snapshot(controller):
     assert again.journal.lengths() == {0: 0, 1: 2}
 
 
+def test_what_is_received_and_completed_piece_by_piece_is_told_in_order():
+    queue = BrokerQueue(3)
+    asked = [change(version=version) for version in (1, 2, 3, 4)]
+    for one in asked:
+        queue.put(one)
+    queue.received(2, 10)
+    queue.received(1, 11)
+    queue.completed(1, 12)
+    queue.received(3, 13)
+    assert [one.version for one in queue] == [2, 3, 4]
+    assert [one.state for one in queue] == [ChangeState.RECEIVED] * 2 + [ChangeState.REQUESTED]
+    assert [one.received_ms for one in asked] == [10, 10, 13, None]
+    queue.completed(4, 14)
+    assert len(queue) == 0
+    assert [one.completed_ms for one in asked] == [12, 14, 14, 14]
+
+
 class TestAFullQueue:
     def test_keeps_the_latest_deletion_of_each_partition_and_drops_starts(self):
         queue = BrokerQueue(3, 4)

@@ -1,4 +1,4 @@
-"""Metadata as versions: every change reaches every broker, in order, without a gap."""
+"""Metadata as versions: every change reaches who follows the log, in order, without a gap."""
 
 import itertools
 
@@ -7,18 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from replog.controller.metadata_feed import DELTAS_KEPT
 from replog.admin_messages import CreateTopicsRequest
 from replog.controller.metadata_image import MetadataImage
-from replog.messages import (
-    CreateTopicRequest,
-    DeleteTopicRequest,
-    ErrorCode,
-    MetadataFetchRequest,
-)
+from replog.messages import CreateTopicRequest, DeleteTopicRequest, ErrorCode
+from replog.types import TopicPartition
 from replog.wire.metadata_records import ConfigRecord
 from tests.controller.conversation import Controller, log_of
-from tests.controller.one_voter import assert_same_image
+from tests.controller.one_voter import Follower, assert_same_image
 
 
 @pytest.fixture
@@ -28,80 +23,53 @@ def controller():
     return controller
 
 
-def fetch(controller, version, broker_id=0, wait_ms_max=500):
-    return controller.ask(
-        MetadataFetchRequest(broker_id=broker_id, version=version, wait_ms_max=wait_ms_max)
-    )
+@pytest.fixture
+def follower():
+    return Follower()
 
 
-def test_a_new_broker_gets_one_delta_that_stands_for_all(controller):
+def follow(follower, controller):
+    return follower.take(controller.model.log, controller.model.version)
+
+
+def test_a_new_broker_gets_one_delta_that_stands_for_all(controller, follower):
     controller.create()
-    (delta,) = fetch(controller, 0).deltas
-    assert delta.whole
+    delta = follow(follower, controller)
     assert delta.version == controller.model.version
     assert [broker.broker_id for broker in delta.brokers] == [0, 1, 2]
     assert delta.partitions == (controller.partition(),)
 
 
-def test_who_has_a_version_gets_what_came_after_it(controller):
-    start = controller.model.version
+def test_who_has_a_version_gets_what_came_after_it(controller, follower):
+    follow(follower, controller)
     controller.create()
     created = controller.model.version
+    first = follow(follower, controller)
     controller.lose(2)
-    first, second = fetch(controller, start).deltas
+    second = follow(follower, controller)
     assert (first.version, second.version) == (created, controller.model.version)
     assert first.brokers == ()
     assert first.partitions[0].isr == (0, 1, 2)
     assert [broker.broker_id for broker in second.brokers] == [2]
     assert second.partitions[0].isr == (0, 1)
-    assert fetch(controller, created).deltas == (second,)
+    assert follow(follower, controller) is None
 
 
-def test_a_fetch_waits_for_a_change(controller):
-    assert fetch(controller, controller.model.version) is None
-    asked = controller.request_id
+def test_who_lags_so_far_behind_that_it_gets_a_snapshot_hears_what_was_deleted(
+    controller, follower
+):
     controller.create()
-    (delta,) = controller.answers[asked].deltas
-    assert delta.version == controller.model.version
-
-
-def test_a_fetch_waits_no_longer_than_it_wished(controller):
-    assert fetch(controller, controller.model.version, wait_ms_max=100) is None
-    asked = controller.request_id
-    assert controller.model.next_deadline_ms == controller.now_ms + 100
-    controller.tick(99)
-    assert asked not in controller.answers
-    controller.tick(1)
-    assert controller.answers[asked].deltas == ()
-
-
-def test_a_fetch_that_does_not_wish_to_wait_is_answered_at_once(controller):
-    assert fetch(controller, controller.model.version, wait_ms_max=0).deltas == ()
-
-
-def test_a_version_of_the_future_waits_for_the_controller_to_come_so_far(controller):
-    """Goal: no broker goes back. It has followed the log further than this one has committed."""
-    assert fetch(controller, controller.model.version + 1) is None
-    asked = controller.request_id
-    controller.create()
-    assert controller.answers[asked].deltas[-1].version == controller.model.version
-
-
-def test_who_lags_too_far_behind_gets_the_whole_and_misses_what_was_deleted(controller):
-    controller.create()
-    start = controller.model.version
+    topic_id = controller.partition().topic_id
+    follow(follower, controller)
     controller.ask(DeleteTopicRequest(topic="t"))
-    deleted = controller.model.version
-    for _ in range(DELTAS_KEPT // 3):
-        controller.lose(2)
-        controller.heartbeat(2)  # registered, and unfenced
     controller.lose(2)
-    (delta,) = fetch(controller, start).deltas
-    assert delta.whole
+    active = controller.model.controller
+    follower.image.load(active.known_records(), active.version)
+    delta = follow(follower, controller)
+    assert delta.version == controller.model.version
+    assert delta.removed_partitions == ((TopicPartition("t", 0), topic_id),)
     assert delta.partitions == ()
     assert delta.brokers[2] == controller.model.broker(2)
-    assert len(fetch(controller, deleted).deltas) == DELTAS_KEPT
-    assert not fetch(controller, deleted).deltas[0].whole
 
 
 class ControllerHistory(RuleBasedStateMachine):
@@ -115,6 +83,7 @@ class ControllerHistory(RuleBasedStateMachine):
         super().__init__()
         self.controller = Controller()
         self.controller.start(0, 1, 2)
+        self.follower = Follower()
         self.version = 0
         self.brokers = {}
         self.partitions = {}
@@ -166,11 +135,10 @@ class ControllerHistory(RuleBasedStateMachine):
 
     @invariant()
     def a_follower_of_the_deltas_knows_all_and_no_epoch_falls(self):
-        for delta in fetch(self.controller, self.version, wait_ms_max=0).deltas:
+        delta = follow(self.follower, self.controller)
+        if delta is not None:
             assert delta.version > self.version
             self.version = delta.version
-            if delta.whole:
-                self.partitions.clear()
             for name, topic_id in delta.removed_partitions:
                 if name in self.partitions and self.partitions[name].topic_id == topic_id:
                     del self.partitions[name]
@@ -218,12 +186,12 @@ def test_a_change_that_somebody_waits_for_says_so(controller):
     mirror = controller.model.mirror
     mirror.take_delta()
     controller.create()
-    assert not mirror.take_delta().awaited
+    assert not mirror.take_delta().is_awaited
     controller.heartbeat(0, want_shut_down=True)
-    assert mirror.take_delta().awaited
+    assert mirror.take_delta().is_awaited
     topics = (CreateTopicRequest(topic="u", replication_factor=2),)
     controller.ask(CreateTopicsRequest(topics=topics, wait_ms_max=500))
-    assert mirror.take_delta().awaited
+    assert mirror.take_delta().is_awaited
     for broker_id in (1, 2):
         controller.heartbeat(broker_id)
     assert mirror.take_delta() is None, "that nobody waits any more is no news for brokers"

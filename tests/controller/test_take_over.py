@@ -37,7 +37,6 @@ from replog.messages import (
     DeleteTopicRequest,
     ErrorCode,
     HeartbeatRequest,
-    MetadataFetchRequest,
     RegisterBrokerRequest,
 )
 from tests.controller import conversation
@@ -48,7 +47,6 @@ REQUESTS = [
     AlterPartitionRequest(broker_id=0, broker_epoch=0, proposals=()),
     RegisterBrokerRequest(broker_id=0, incarnation_id="x"),
     HeartbeatRequest(broker_id=0, broker_epoch=0, version=0),
-    MetadataFetchRequest(broker_id=0, version=0),
     CreateTopicRequest(topic="x"),
     DeleteTopicRequest(topic="x"),
     CreateTopicsRequest(topics=()),
@@ -124,7 +122,7 @@ def test_an_answer_without_records_waits_for_what_it_may_tell_of():
 def test_one_that_resigns_answers_all_that_is_open_once_and_forgets_what_may_be_lost():
     controller = leading()
     ask(controller, RegisterBrokerRequest(broker_id=0, incarnation_id="x"), request_id=5)
-    ask(controller, MetadataFetchRequest(broker_id=0, version=1), request_id=6)
+    ask(controller, HeartbeatRequest(broker_id=0, broker_epoch=1, version=1), request_id=6)
     effects = controller.step(LeadershipLost(), 0)
     assert [effect.request_id for effect in effects[:-1]] == [5, 6]
     assert {effect.response.error for effect in effects[:-1]} == {ErrorCode.NOT_CONTROLLER}
@@ -210,14 +208,6 @@ def test_sessions_begin_anew_with_a_new_controller(controller):
     assert not other.heartbeat(1).fenced
     other.tick(session_ms)
     assert [other.model.broker(one).fenced for one in (0, 1, 2)] == [True, True, True]
-
-
-def test_brokers_that_know_an_older_version_get_the_whole_of_a_new_controller(controller):
-    other = conversation.Controller()
-    other.model.take_over(controller.model.log)
-    (delta,) = other.ask(MetadataFetchRequest(broker_id=0, version=3)).deltas
-    assert delta.whole
-    assert delta.version == len(controller.model.log)
 
 
 def test_ends_of_logs_are_told_to_the_new_controller_again(controller):

@@ -40,7 +40,6 @@ class World:
             Ports(store=self, network=self, flushes=self),
             replication=ReplicationOptions(),
             controller=ControllerOptions(),
-            follows_log=True,
         )
 
     # the store
@@ -97,13 +96,17 @@ def registration(name, topic_id):
     )
 
 
-def whole(version, *, registered):
-    """All that the metadata log has: `again` has another id, `gone` is not there any more."""
+def news(version, *, registered):
+    """What the broker has missed: `again` has another id, `gone` is not there any more."""
     brokers = (BrokerRegistration(broker_id=2, broker_epoch=1),)
     if registered:
         brokers += (BrokerRegistration(broker_id=1, broker_epoch=REGISTERED, fenced=True),)
-    partitions = (registration(AGAIN, AGAIN_ID), registration(NEW, NEW_ID))
-    return MetadataDelta(version=version, whole=True, brokers=brokers, partitions=partitions)
+    return MetadataDelta(
+        version=version,
+        brokers=brokers,
+        partitions=(registration(AGAIN, AGAIN_ID), registration(NEW, NEW_ID)),
+        removed_partitions=((AGAIN, OLD_ID), (GONE, GONE_ID)),
+    )
 
 
 @pytest.fixture
@@ -122,7 +125,7 @@ def test_deletions_come_first_then_replicas_and_then_it_says_that_it_is_there(wo
     """Goal: by the heartbeat that lets it take part its files are what the metadata say, by topic
     id; the name that was created again has a log of its own.
     """
-    world.node.follow_metadata(whole(REGISTERED + 1, registered=True), 2)
+    world.node.follow_metadata(news(REGISTERED + 1, registered=True), 2)
     assert HeartbeatRequest in world.done
     announced = world.done.index(HeartbeatRequest)
     before = world.done[:announced]
@@ -135,6 +138,6 @@ def test_deletions_come_first_then_replicas_and_then_it_says_that_it_is_there(wo
 
 
 def test_it_does_not_say_so_before_it_has_what_registered_it(world) -> None:
-    world.node.follow_metadata(whole(REGISTERED, registered=False), 2)
+    world.node.follow_metadata(news(REGISTERED, registered=False), 2)
     told = [one for one in world.sent.values() if isinstance(one, HeartbeatRequest)]
     assert all(one.version < REGISTERED + 1 for one in told)

@@ -38,7 +38,7 @@ class Alone:
         self.answers: list = []
         self.now_ms = 1000
         ports = QuorumPorts(self.log, self, self._flush, lambda: WALL_MS)
-        controller = Controller(ControllerOptions(), lambda: uuid.UUID(int=7), serve_metadata=False)
+        controller = Controller(ControllerOptions(), lambda: uuid.UUID(int=7))
         self.node = ControllerNode(1, (1,), controller, ports, self, Journal(), lambda _: 0)
         self.node.start(self.now_ms)
 
@@ -196,7 +196,6 @@ def test_a_refused_registration_makes_no_strays_of_what_metadata_does_not_name_y
         Ports(store=store, network=network, flushes=None),
         replication=ReplicationOptions(),
         controller=ControllerOptions(),
-        follows_log=True,
     )
     node.start(0)
     duplicate = RegisterBrokerResponse(error=ErrorCode.DUPLICATE_BROKER_REGISTRATION)

@@ -9,7 +9,7 @@ import random
 import pytest
 
 import replog
-from replog.admin_messages import CreateTopicsRequest
+from replog.admin_messages import CreateTopicsRequest, StateChangesRequest
 from replog.config import ControllerOptions, QuorumOptions
 from replog.errors import UsageError
 from replog.messages import CreateTopicRequest, ErrorCode
@@ -139,14 +139,16 @@ def test_a_broker_starts_from_its_copy_of_the_metadata_while_no_controller_runs(
     run(scenario)
 
 
+HOUR_MS = 3_600_000
+NO_HEARTBEATS = ControllerOptions(
+    broker_session_timeout_ms=3 * HOUR_MS, broker_heartbeat_interval_ms=HOUR_MS
+)
+
+
 def test_what_waits_for_brokers_does_not_wait_for_their_next_heartbeat():
     """Method: the next one is due in an hour; a creation that waits for its replicas, and a
     shutdown, need one of each broker.
     """
-    hour_ms = 3_600_000
-    options = ControllerOptions(
-        broker_session_timeout_ms=3 * hour_ms, broker_heartbeat_interval_ms=hour_ms
-    )
 
     async def scenario(cluster):
         topics = (CreateTopicRequest(topic="orders", replication_factor=3),)
@@ -154,7 +156,24 @@ def test_what_waits_for_brokers_does_not_wait_for_their_next_heartbeat():
         assert answer.topics[0].error is ErrorCode.NONE
         await cluster.stop(3)
 
-    run(scenario, controller=options)
+    run(scenario, controller=NO_HEARTBEATS)
+
+
+def test_the_journal_tells_what_brokers_have_received_before_they_say_that_they_obeyed():
+    """Goal: a broker that has the metadata and hangs is told from one that has not got it."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        asked = StateChangesRequest(topic_partition=TopicPartition("orders", 0))
+        states: set[str] = set()
+        while states != {"received"}:
+            rows = (await cluster.admin(asked)).changes
+            assert len(rows) == 3
+            assert all((row.received_ms is None) == (row.state == "requested") for row in rows)
+            assert all(row.completed_ms is None for row in rows)
+            states = {row.state for row in rows}
+
+    run(scenario, controller=NO_HEARTBEATS)
 
 
 def test_a_topic_deleted_while_a_broker_was_away_is_deleted_on_its_return():

@@ -45,7 +45,6 @@ class World:
             ports,
             replication=ReplicationOptions(),
             controller=ControllerOptions(),
-            follows_log=True,
         )
 
     def replica_states(self):

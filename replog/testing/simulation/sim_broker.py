@@ -135,7 +135,6 @@ class SimBroker(SimMachine):
             replication=settings.replication,
             controller=settings.controller,
             rack=self._rack,
-            follows_log=True,
         )
         self.node.obeyed.update(obeyed_epochs(read_whole(cast("Any", self.disk.metadata))))
         self._follow()

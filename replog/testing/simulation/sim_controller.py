@@ -187,7 +187,7 @@ class SimController(SimMachine):
     def take_request(self, own_id: int, sender: int, request: Any, *, more: bool) -> None:
         assert self.node is not None
         if type(request) in _QUORUM_REQUESTS:
-            self.node.quorum.receive_request(own_id, request, self.now_ms)
+            self.node.receive_member_request(own_id, request, self.now_ms)
         else:
             asker = sender if sender < CLIENTS_FROM else None
             self.node.receive_request(own_id, asker, request, self.now_ms)

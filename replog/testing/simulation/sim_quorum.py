@@ -77,7 +77,6 @@ class SimQuorum:
         return WatchedController(
             self._options.controller,
             lambda: uuid.UUID(int=stream.below(1 << 52) << 64 | stream.below(1 << 52)),
-            serve_metadata=False,
         )
 
     def _resets_fence(self, stream: Stream) -> Callable[[], bool]:
