@@ -369,7 +369,8 @@ def test_snapshot_load(benchmark, metadata_log):
     image = MetadataImage(tracks_changes=False)
     MetadataReplay(metadata_log, image).reload()
     partitions = sum(1 for _ in image.partitions())
-    metadata_log.take_snapshot_of(metadata_log.log_end_offset, image.snapshot_records(), 1)
+    for _ in metadata_log.write_snapshot(metadata_log.log_end_offset, image.snapshot_records(), 1):
+        pass
     kept = []
     sizes = []
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from replog.runtime.replica_log import SyncTarget
+    from replog.runtime.synced_end import SyncTarget
     from replog.types import TopicPartition
 
     Completed = Callable[[TopicPartition, Any, ReplogError | None], None]

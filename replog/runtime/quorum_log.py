@@ -18,7 +18,7 @@ from replog.runtime.metadata_batches import (
     read_batches,
     snapshot_batches,
 )
-from replog.runtime.replica_log import SyncTarget
+from replog.runtime.synced_end import SyncedEnd
 from replog.storage.metadata_log import MetadataLog
 from replog.storage.quorum_state import QuorumState
 from replog.types import SnapshotId
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from replog._native.message_cursor import Message
+    from replog.runtime.synced_end import SyncTarget
 
 NOBODY = -1
 
@@ -36,19 +37,20 @@ NOBODY = -1
 class QuorumReplicaLog(MetadataLog):
     """Satisfies `controller.quorum.QuorumLog`. Open it by `open_in`; raises ReplogError alone."""
 
-    _noted_end_offset = 0
-    _cuts = 0
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._synced = SyncedEnd()  # first: opening may cut
+        super().__init__(*arguments, **options)
 
     # -- syncs, as `ReplicaLog` has them
 
     @property
     def synced_end_offset(self) -> int:
         """Exclusive end of the records that are synced, as far as the loop has heard."""
-        return max(self._noted_end_offset, super().synced_end_offset)
+        return max(self._synced.end_offset, super().synced_end_offset)
 
     def sync_target(self) -> SyncTarget:
         """What a sync that starts now is to cover."""
-        return SyncTarget(self.log_end_offset, self._cuts)
+        return self._synced.target(self.log_end_offset)
 
     def sync(self, target: SyncTarget) -> None:
         """Return once the records below the target are synced. Raises LogFailedError."""
@@ -56,22 +58,15 @@ class QuorumReplicaLog(MetadataLog):
 
     def note_synced(self, target: SyncTarget) -> bool:
         """Count what was synced; False if a cut came in between, and another sync is due."""
-        if target.cuts != self._cuts:
-            return False
-        self._noted_end_offset = max(self._noted_end_offset, target.end_offset)
-        return True
+        return self._synced.note(target)
 
     def truncate_to(self, offset: int) -> bool:
-        self._cut(offset)
+        self._synced.cut(offset)
         return super().truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int, **options: Any) -> None:
-        self._cut(0)
+        self._synced.cut(0)
         super().truncate_fully_and_start_at(offset, **options)
-
-    def _cut(self, offset: int) -> None:
-        self._cuts += 1
-        self._noted_end_offset = min(self._noted_end_offset, offset)
 
     # -- promises
 
@@ -126,15 +121,6 @@ class QuorumReplicaLog(MetadataLog):
         path = self.snapshots.path_of(snapshot_id)
         check_snapshot(self.snapshots.read_part(snapshot_id), path)
         super().install_snapshot(snapshot_id)
-
-    def take_snapshot_of(
-        self, end_offset: int, records: Iterable[Message], now_ms: int
-    ) -> SnapshotId:
-        """`write_snapshot` in one go; durable on return."""
-        for _ in self.write_snapshot(end_offset, records, now_ms):
-            pass
-        assert self.latest_snapshot is not None
-        return self.latest_snapshot
 
     def write_snapshot(
         self, end_offset: int, records: Iterable[Message], now_ms: int

@@ -1,14 +1,15 @@
 """A replica's log as the core and the executor see it, over `replog.Log`.
 
 The native log is opened with flush.mode `os` whatever the topic asks for: its own `commit` would
-make the broker's loop wait for the disk. Syncs run in another thread instead, and `sync` and
-`note_synced` are the two halves of one: how far it went counts only when the loop hears of it.
+make the broker's loop wait for the disk. Syncs run in another thread instead, in two halves (see
+`synced_end`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from replog.runtime.synced_end import SyncedEnd
 from replog.types import EpochEndOffset
 
 if TYPE_CHECKING:
@@ -19,18 +20,12 @@ if TYPE_CHECKING:
     from replog._native.readable_log import LogSlice
     from replog._native.transaction_index import AbortedTransaction
     from replog.messages import RawBatches
+    from replog.runtime.synced_end import SyncTarget
     from replog.storage.partition_log import PartitionLog
     from replog.types import TimestampedOffset
 
 
 LEADER_EPOCH_AT, LEADER_EPOCH_END = 12, 16
-
-
-class SyncTarget(NamedTuple):
-    """What a sync that starts now will cover: all below `end_offset`, unless there is a cut."""
-
-    end_offset: int
-    cuts: int
 
 
 class ReplicaLog:
@@ -39,9 +34,8 @@ class ReplicaLog:
     """
 
     __slots__ = (
-        "_cuts",
         "_settle_soon",
-        "_synced_end_offset",
+        "_synced",
         "append_as_follower",
         "append_as_leader",
         "log",
@@ -59,8 +53,7 @@ class ReplicaLog:
         self._settle_soon = settle_soon
         self._bind_appends()
         self.set_high_watermark = log.set_high_watermark
-        self._synced_end_offset = log.synced_end_offset
-        self._cuts = 0
+        self._synced = SyncedEnd(log.synced_end_offset)
 
     def __repr__(self) -> str:
         return f"<ReplicaLog {self.log!r} high watermark {self.high_watermark}>"
@@ -79,7 +72,7 @@ class ReplicaLog:
 
     @property
     def synced_end_offset(self) -> int:
-        return max(self._synced_end_offset, self.log.synced_end_offset)
+        return max(self._synced.end_offset, self.log.synced_end_offset)
 
     @property
     def high_watermark(self) -> int:
@@ -166,23 +159,19 @@ class ReplicaLog:
         return self.log.append_as_follower(batches, **options)
 
     def truncate_to(self, offset: int) -> bool:
-        self._cut(offset)
+        self._synced.cut(offset)
         return self.log.truncate_to(offset)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        self._cut(0)
+        self._synced.cut(0)
         self.log.truncate_fully_and_start_at(offset)
 
     def truncate_prefix_to(self, offset: int) -> bool:
         return self.log.truncate_prefix_to(offset)
 
-    def _cut(self, offset: int) -> None:
-        self._cuts += 1
-        self._synced_end_offset = min(self._synced_end_offset, offset)
-
     def sync_target(self) -> SyncTarget:
         """What a sync that starts now is to cover."""
-        return SyncTarget(self.log.log_end_offset, self._cuts)
+        return self._synced.target(self.log.log_end_offset)
 
     def sync(self, target: SyncTarget) -> None:
         """Return once the records below the target are synced. Raises LogFailedError."""
@@ -190,10 +179,7 @@ class ReplicaLog:
 
     def note_synced(self, target: SyncTarget) -> bool:
         """Count what was synced; False if a cut came in between, and another sync is due."""
-        if target.cuts != self._cuts:
-            return False
-        self._synced_end_offset = max(self._synced_end_offset, target.end_offset)
-        return True
+        return self._synced.note(target)
 
 
 def _leader_epoch_of(batches: RawBatches) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
 
 from replog._native.mapped_file import (
     MappedFile,
@@ -22,9 +21,6 @@ from replog._native.mapped_file import (
 )
 from replog.errors import UsageError
 from replog.types import SnapshotId
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 SNAPSHOT_SUFFIX = ".checkpoint"
 PART_SUFFIX = ".checkpoint.part"
@@ -85,16 +81,6 @@ class MetadataSnapshots:
             return file.read(position, min(max_bytes, self.sizes[snapshot_id] - position))
         finally:
             file.close()
-
-    def write(self, snapshot_id: SnapshotId, chunks: Iterable[bytes]) -> None:
-        """Write a whole snapshot; durable on return. One of the same id that is there stays."""
-        if snapshot_id in self.sizes:
-            return
-        position = 0
-        for chunk in chunks:
-            self.write_chunk(snapshot_id, position, chunk)
-            position += len(chunk)
-        self.publish(snapshot_id)
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, chunk: bytes) -> None:
         """Put bytes behind those of a snapshot in the making; position 0 begins one anew.

@@ -11,7 +11,7 @@ import pytest
 from replog.wire.metadata_records import PartitionChangeRecord, PartitionRecord, TopicRecord
 from tests.fixtures.test_dump import dumped
 from tests.judge.kafka import Judge
-from tests.runtime.quorum_nodes import WALL_MS, Members
+from tests.runtime.quorum_nodes import Members, take_snapshot
 
 pytestmark = pytest.mark.java
 
@@ -36,7 +36,7 @@ def files_of(tmp_path: Path) -> tuple[Path, Path]:
     world.settle()
     log = world[1].log
     directory = Path(log.path)
-    taken = log.take_snapshot_of(log.high_watermark, RECORDS, WALL_MS)
+    taken = take_snapshot(log, log.high_watermark, RECORDS)
     log.close()
     segment = directory / f"{0:020d}.log"
     snapshot = directory / f"{taken.end_offset:020d}-{taken.epoch:010d}.checkpoint"

@@ -14,9 +14,17 @@ from replog.config import QuorumOptions
 from replog.runtime.metadata_batches import metadata_batch, read_batches
 from replog.runtime.quorum_log import QuorumReplicaLog
 from replog.runtime.quorum_node import QuorumNode, QuorumPorts
+from replog.types import SnapshotId
 from replog.wire.metadata_records import TopicRecord
 
 WALL_MS = 1_700_000_000_000
+
+
+def take_snapshot(log: QuorumReplicaLog, end_offset: int, records: Any) -> SnapshotId | None:
+    """These records stand for all below `end_offset` from now on."""
+    for _ in log.write_snapshot(end_offset, records, WALL_MS):
+        pass
+    return log.latest_snapshot
 
 
 class Heard:

@@ -7,7 +7,7 @@ import threading
 
 from replog.errors import LogFailedError
 from replog.runtime.group_flush import GroupFlush
-from replog.runtime.replica_log import SyncTarget
+from replog.runtime.synced_end import SyncTarget
 from replog.types import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)

@@ -18,7 +18,7 @@ from replog.errors import (
 from replog.runtime.metadata_batches import metadata_batch
 from replog.types import SnapshotId
 from replog.wire.metadata_records import TopicRecord
-from tests.runtime.quorum_nodes import WALL_MS, Members
+from tests.runtime.quorum_nodes import WALL_MS, Members, take_snapshot
 
 
 def quorum_state(world: Members, member_id: int) -> dict:
@@ -181,7 +181,7 @@ def test_a_member_far_behind_loads_a_snapshot_and_goes_on(tmp_path) -> None:
     world.settle()
     leader = world.leader
     kept = [TopicRecord(name=name, topic_id=bytes(16)) for name in "abcd"]
-    taken = leader.log.take_snapshot_of(leader.log.high_watermark, kept, WALL_MS)
+    taken = take_snapshot(leader.log, leader.log.high_watermark, kept)
     assert leader.log.log_start_offset == taken.end_offset
     world.propose("e", proposal_id=3)
     returned = world.start(away)
@@ -202,7 +202,7 @@ def test_a_damaged_snapshot_is_refused_and_fetched_again(tmp_path) -> None:
     world.kill(1)
     leader = world[101]
     kept = [TopicRecord(name="a", topic_id=bytes(16))]
-    taken = leader.log.take_snapshot_of(leader.log.high_watermark, kept, WALL_MS)
+    taken = take_snapshot(leader.log, leader.log.high_watermark, kept)
     snapshots = leader.log.snapshots
     whole = snapshots.read
     bad = [b"\0" * snapshots.sizes[taken]]
@@ -225,7 +225,7 @@ def test_a_directory_opens_again_where_it_stood(tmp_path, kept) -> None:
     log = world[1].log
     if kept == "snapshot alone":
         records = [TopicRecord(name=name, topic_id=bytes(16)) for name in "ab"]
-        assert log.take_snapshot_of(3, records, WALL_MS) == SnapshotId(3, 1)
+        assert take_snapshot(log, 3, records) == SnapshotId(3, 1)
     log.close()
     del world.members[1]
     again = world.start(1)

@@ -27,6 +27,15 @@ def append(log: MetadataLog, *epochs: int) -> None:
         log.append_as_leader(record_encoder.encode([b"v"], now_ms=NOW_MS), epoch)
 
 
+def write(snapshots: MetadataSnapshots, snapshot_id: SnapshotId, chunks: list[bytes]) -> None:
+    """A whole snapshot."""
+    position = 0
+    for chunk in chunks:
+        snapshots.write_chunk(snapshot_id, position, chunk)
+        position += len(chunk)
+    snapshots.publish(snapshot_id)
+
+
 def names(log: MetadataLog) -> list[str]:
     return sorted(name for name in os.listdir(log.path) if ".checkpoint" in name)
 
@@ -50,7 +59,7 @@ def test_records_go_only_once_a_snapshot_stands_for_them(tmp_path: Path) -> None
         append(log, 1, 1, 2, 2, 3)
         log.set_high_watermark(5)
         for snapshot_id in (first, second):
-            log.snapshots.write(snapshot_id, [b"one", b"two"])
+            write(log.snapshots, snapshot_id, [b"one", b"two"])
             log.clean_below(snapshot_id)
             assert log.first_snapshot == log.latest_snapshot == snapshot_id
             assert names(log) == [snapshot_name(snapshot_id)]
@@ -67,7 +76,7 @@ def test_what_stands_below_a_snapshot_is_dropped_by_whole_segments(tmp_path: Pat
         log.roll()
         append(log, 1)
         log.set_high_watermark(3)
-        log.snapshots.write(SnapshotId(2, 1), [b"one"])
+        write(log.snapshots, SnapshotId(2, 1), [b"one"])
         log.clean_below(SnapshotId(2, 1))
         assert [segment.base_offset for segment in log.segments] == [2]
         assert not [name for name in os.listdir(log.path) if name.endswith(".deleted")]
@@ -84,7 +93,7 @@ def test_a_snapshot_that_the_log_does_not_hold_stands_for_all_of_it(
     snapshot_id = SnapshotId(3, 2)
     log = opened(tmp_path)
     append(log, *epochs)
-    log.snapshots.write(snapshot_id, [b"all"])
+    write(log.snapshots, snapshot_id, [b"all"])
     log.close(flush=False)
     with opened(tmp_path) as log:
         ends = (log.log_start_offset, log.log_end_offset, log.high_watermark)
@@ -121,7 +130,7 @@ def test_a_log_whose_beginning_nothing_stands_for_is_refused(tmp_path: Path) -> 
     with opened(tmp_path) as log:
         append(log, 1, 1)
         log.set_high_watermark(2)
-        log.snapshots.write(SnapshotId(1, 1), [b"one"])
+        write(log.snapshots, SnapshotId(1, 1), [b"one"])
         log.clean_below(SnapshotId(1, 1))
         path = log.path
     os.remove(os.path.join(path, snapshot_name(SnapshotId(1, 1))))

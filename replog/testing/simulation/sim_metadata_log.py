@@ -246,14 +246,10 @@ class SimMetadataLog(SimLog):
         """In two pieces, so that something may happen in between."""
         kept = list(records)
         yield
-        self.take_snapshot_of(end_offset, kept, now_ms)
-
-    def take_snapshot_of(self, end_offset: int, records: Iterable[Any], now_ms: int) -> SnapshotId:
         self._check_writable()
         last = self.batch_at(end_offset - 1)
         epoch = self.last_epoch if last is None else last.leader_epoch
         snapshot_id = SnapshotId(end_offset, epoch)
-        self.snapshots.write(snapshot_id, (_EDGE, *records, _EDGE))
+        self.snapshots.write(snapshot_id, (_EDGE, *kept, _EDGE))
         self.truncate_prefix_to(end_offset)
         self.snapshots.remove_older(snapshot_id)
-        return snapshot_id
