@@ -1,14 +1,14 @@
 """What waits for the quorum: answers and reports, until all they tell of is committed.
 
 An answer may tell of any record decided before it, also one of another request, so it waits for all
-of them (as Kafka's does). Who cannot be answered any more hears of it as of a command that failed.
+of them (as Kafka's does).
 """
 
 from __future__ import annotations
 
 from collections import deque
 
-from replog.controller.effects import ControllerEffect, Respond
+from replog.controller.effects import ControllerEffect
 
 
 class CommitQueue:
@@ -28,10 +28,6 @@ class CommitQueue:
             released.append(self._waiting.popleft()[1])
         return released
 
-    def drop(self) -> list[int]:
-        """Give up; the ids of the requests that have no answer yet."""
-        unanswered = [
-            effect.request_id for _, effect in self._waiting if isinstance(effect, Respond)
-        ]
+    def drop(self) -> None:
+        """Give up: none of it will be carried out."""
         self._waiting.clear()
-        return unanswered

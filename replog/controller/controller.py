@@ -175,18 +175,8 @@ class Controller:
         self._decision.journal.begin(self._image)
         self._committed = end_offset
 
-    def snapshot_records(self) -> Iterator[Any]:
-        """All below `version` as records. Nothing may be in flight, nor happen meanwhile."""
-        invariant(
-            self._committed == self._image.end_offset,
-            "nothing in flight",
-            version=self._committed,
-            end_offset=self._image.end_offset,
-        )
-        return self._image.snapshot_records()
-
     def known_records(self) -> Iterator[Any]:
-        """Likewise, of all that is known, also of what may yet be lost."""
+        """All that is known as records, also what may yet be lost. Nothing may happen meanwhile."""
         return self._image.snapshot_records()
 
     def broker(self, broker_id: int) -> BrokerRegistration | None:

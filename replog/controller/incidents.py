@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 class FenceCause(enum.Enum):
     """Why a broker may not lead."""
 
-    REGISTERED = "it has registered and must catch up with the metadata first"
     SESSION_EXPIRED = "no heartbeat came within broker_session_timeout_ms"
     CONNECTION_LOST = "its connections were reset"
     SHUT_DOWN = "its controlled shutdown is complete"
@@ -67,13 +66,16 @@ class BrokerUnfenced:
 
 @frozen
 class LeaderElected:
-    """A partition has a new leader; `unclean` elections may have lost records."""
+    """A partition has a new leader; `unclean` elections may have lost records. `told`: the replicas
+    that are to act on it.
+    """
 
     topic_partition: TopicPartition
     leader_id: int
     leader_epoch: int
     previous_leader_id: int | None
     isr: tuple[int, ...]
+    told: tuple[int, ...]
     cause: ElectionCause
 
 

@@ -40,6 +40,7 @@ class PartitionChange:
         "removing",
         "replicas",
         "suspects",
+        "told",
     )
 
     def __init__(self, partition: PartitionImage, damaged: Collection[int] = ()) -> None:
@@ -51,6 +52,8 @@ class PartitionChange:
         self.suspects = frozenset(partition.last_known_elr)
         self.damaged = damaged
         self.cause: ElectionCause | None = None
+        self.told: tuple[int, ...] = ()
+        """Who acts on the election."""
         self._leader = LEADER_UNCHANGED
         self._recovery = RECOVERY_UNCHANGED
 
@@ -70,6 +73,7 @@ class PartitionChange:
         self._leader = selection.leader_id
         self.isr = selection.isr
         self.cause = selection.cause
+        self.told = selection.told
         unclean = selection.cause is ElectionCause.UNCLEAN
         if unclean:
             self._recovery = RECOVERING

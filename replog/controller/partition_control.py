@@ -183,7 +183,7 @@ class PartitionControl:
                     proposed_by=proposed_by,
                 )
             )
-        self._report_leader(partition, leader_id, change.cause)
+        self._report_leader(partition, leader_id, change)
         if change.cause is ElectionCause.UNCLEAN and partition.leader_id is not None:
             self.losses.elected(partition, holders, ends.get(partition.leader_id))
         return True
@@ -239,7 +239,7 @@ class PartitionControl:
         move_replica(name, replica, state, after)
 
     def _report_leader(
-        self, partition: PartitionImage, before: int | None, cause: ElectionCause | None
+        self, partition: PartitionImage, before: int | None, change: PartitionChange
     ) -> None:
         if partition.leader_id is None:
             holders = partition.holders
@@ -254,7 +254,7 @@ class PartitionControl:
                     damaged=tuple(sorted(damaged)),
                 )
             )
-        elif cause is not None:
+        elif change.cause is not None:
             self._decision.report(
                 LeaderElected(
                     topic_partition=partition.name,
@@ -262,7 +262,8 @@ class PartitionControl:
                     leader_epoch=partition.leader_epoch,
                     previous_leader_id=before,
                     isr=partition.isr,
-                    cause=cause,
+                    told=change.told,
+                    cause=change.cause,
                 )
             )
 

@@ -112,7 +112,7 @@ class TestABrokerThatWasFencedAndLives:
 
     def test_so_does_one_that_knows_it_from_a_snapshot(self, fenced):
         image = MetadataImage()
-        image.load(fenced.model.controller.snapshot_records(), fenced.model.version)
+        image.load(fenced.model.controller.known_records(), fenced.model.version)
         assert image.brokers[1].is_over
         assert image.brokers[1].registration == fenced.model.broker(1)
         assert not image.brokers[0].is_over

@@ -342,7 +342,7 @@ class TestDamage:
         assert controller.incidents[-1].damaged == (0,)
 
     def test_damage_to_a_log_of_another_topic_of_that_name_changes_nothing(self, controller):
-        """It was deleted while the broker's heartbeat was held up (seed 1795288667057)."""
+        """It was deleted while the broker's heartbeat was held up."""
         partition = controller.create(replicas=(0,))
         before = controller.partition()
         controller.heartbeat(0, damaged=(DamagedLog(partition, uuid.UUID(int=9)),))

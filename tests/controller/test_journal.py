@@ -132,7 +132,7 @@ def test_queues_are_kept_over_a_restart_from_a_snapshot(controller):
     controller.lose(1)
     active = controller.model.controller
     again = controller.model._make()
-    again.load(active.snapshot_records(), active.version)
+    again.load(active.known_records(), active.version)
     assert sorted(again.journal.lengths().items()) == [(0, 2), (1, 2)]
     assert {found.kind for found in again.journal.queued(1)} == {ChangeKind.FOLLOW}
     again.journal.completed(0, active.version, 5)

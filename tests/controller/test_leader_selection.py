@@ -4,7 +4,13 @@ import dataclasses
 
 import pytest
 
-from replog.controller.incidents import ElectionCause
+from replog.admin_messages import (
+    ElectionKind,
+    ElectLeadersRequest,
+    Reassignment,
+    ReassignPartitionsRequest,
+)
+from replog.controller.incidents import ElectionCause, LeaderElected
 from replog.controller.leader_selection import (
     Candidates,
     LogEnd,
@@ -14,6 +20,7 @@ from replog.controller.leader_selection import (
     reassigned_partition,
     without,
 )
+from tests.controller.conversation import Controller
 
 BASE = Candidates(replicas=(1, 2, 3), isr=(1, 2, 3), leader_id=1)
 
@@ -112,3 +119,25 @@ def test_the_last_member_never_leaves_the_set():
     assert without((1, 2), 1) == (2,)
     assert without((1,), 1) == (1,)
     assert without((2,), 1) == (2,)
+
+
+def test_operators_hear_with_each_election_who_acts_on_it():
+    controller = Controller()
+    controller.start(1, 2, 3, 4, 5)
+    name = controller.create(replicas=(1, 2, 3))
+    controller.lose(3)
+    controller.lose(1)
+    controller.heartbeat(1)
+    controller.propose((1, 2))
+    controller.ask(ElectLeadersRequest(kind=ElectionKind.PREFERRED, partitions=(name,)))
+    controller.heartbeat(1, want_shut_down=True)
+    move = Reassignment(topic_partition=name, replicas=(4, 5))
+    controller.ask(ReassignPartitionsRequest(partitions=(move,)))
+    controller.propose((2, 4, 5))
+    elected = [one for one in controller.incidents if isinstance(one, LeaderElected)]
+    assert [(one.cause, one.leader_id, one.told) for one in elected] == [
+        (ElectionCause.IN_SYNC, 2, (2,)),
+        (ElectionCause.PREFERRED, 1, (1, 2, 3)),
+        (ElectionCause.SHUT_DOWN, 2, (2,)),
+        (ElectionCause.REASSIGNED, 4, (4, 5)),
+    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from replog.admin_messages import AlterOptionsRequest, ResourceKind
 from replog.config import LogConfig
 from replog.messages import ErrorCode
@@ -12,19 +14,35 @@ from tests.runtime.hand_cranked import CONTROLLER_ID, HandCranked
 COMMANDS = 500
 
 
-def test_a_change_of_leaders_overtakes_the_commands_in_front_of_it(tmp_path):
+@pytest.fixture
+def cluster(tmp_path):
+    """Three brokers in sync, broker 1 leading."""
     cluster = HandCranked(str(tmp_path))
     for broker_id in (1, 2, 3):
         cluster.start(broker_id)
     cluster.settle()
     cluster.pass_time(3000)
     cluster.create(LogConfig())
-    node = cluster.pump.transport._endpoints[controller_address(CONTROLLER_ID)].node
+    return cluster
+
+
+@pytest.fixture
+def node(cluster):
+    """The controller."""
+    return cluster.pump.transport._endpoints[controller_address(CONTROLLER_ID)].node
+
+
+def keep_for(cluster, retention_ms: int, answers: list) -> None:
+    """A command of a client."""
+    options = {"retention.ms": str(retention_ms)}
+    request = AlterOptionsRequest(kind=ResourceKind.TOPIC, name="orders", options=options)
+    cluster.clients.ask(controller_address(CONTROLLER_ID), request, answers.append)
+
+
+def test_a_change_of_leaders_overtakes_the_commands_in_front_of_it(cluster, node):
     answers: list = []
     for number in range(COMMANDS):
-        options = {"retention.ms": str(1000 + number)}
-        request = AlterOptionsRequest(kind=ResourceKind.TOPIC, name="orders", options=options)
-        cluster.clients.ask(controller_address(CONTROLLER_ID), request, answers.append)
+        keep_for(cluster, 1000 + number, answers)
     cluster.settle()
     begun = len(answers)
     assert 0 < begun <= COMMANDS_PER_TICK
@@ -39,25 +57,15 @@ def test_a_change_of_leaders_overtakes_the_commands_in_front_of_it(tmp_path):
     assert registration.config.log.retention_ms == 1000 + COMMANDS - 1
 
 
-def test_no_command_is_begun_between_a_change_of_leaders_and_its_commit(tmp_path):
+def test_no_command_is_begun_between_a_change_of_leaders_and_its_commit(cluster, node):
     """Its record and its notices would have to wait for what the command decides."""
-    cluster = HandCranked(str(tmp_path))
-    for broker_id in (1, 2, 3):
-        cluster.start(broker_id)
-    cluster.settle()
-    cluster.pass_time(3000)
-    cluster.create(LogConfig())
-    node = cluster.pump.transport._endpoints[controller_address(CONTROLLER_ID)].node
     now_ms = cluster.clock.monotonic_ms()
     node.tick(now_ms)
     node.broker_lost(1, now_ms)
     decided = node.controller.uncommitted_end_offset
     assert decided > node.controller.version, "it is not synced yet"
-    request = AlterOptionsRequest(
-        kind=ResourceKind.TOPIC, name="orders", options={"retention.ms": "1000"}
-    )
     answers: list = []
-    cluster.clients.ask(controller_address(CONTROLLER_ID), request, answers.append)
+    keep_for(cluster, 1000, answers)
     while len(cluster.pump.transport):
         cluster.pump.transport.deliver(1)
     assert node.controller.uncommitted_end_offset == decided
