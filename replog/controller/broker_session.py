@@ -59,8 +59,6 @@ from replog.types import LostRecords, TopicPartition
 
 LEAVING_HEARTBEAT_INTERVAL_MS = 50
 """A broker that wants to stop asks more often than one that only lives."""
-_ASK_AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.UNKNOWN_SERVER_ERROR})
-"""Nothing is wrong with what was asked."""
 
 
 class SessionState(enum.Enum):
@@ -151,12 +149,12 @@ class BrokerSession:
         if self.state in {SessionState.NEW, SessionState.ENDED}:
             return effects
         if isinstance(event, ResponseReceived):
-            effects.extend(self._received(event, now_ms))
+            if event.response.error is ErrorCode.NOT_CONTROLLER:
+                self._failed(event.request_id, now_ms)  # nobody is there who decides
+            else:
+                effects.extend(self._received(event, now_ms))
         elif isinstance(event, RequestFailed):
-            if self._heartbeat.is_under_way(event.request_id):
-                self.leading.refused_at_once(now_ms)
-            for request in self._requests:
-                request.failed(event.request_id, now_ms)
+            self._failed(event.request_id, now_ms)
         elif isinstance(event, ShutdownWanted):
             effects.extend(self._leave(now_ms))
         elif isinstance(event, ReplicaDamaged):
@@ -185,6 +183,12 @@ class BrokerSession:
         effects.extend(self._send_what_is_due(now_ms))
         return effects
 
+    def _failed(self, request_id: int, now_ms: int) -> None:
+        if self._heartbeat.is_under_way(request_id):
+            self.leading.refused_at_once(now_ms)
+        for request in self._requests:
+            request.failed(request_id, now_ms)
+
     def _leaders_changed(self, event: LeadersChanged, now_ms: int) -> None:
         for name in event.led:
             self._leaderless.pop(name, None)
@@ -211,9 +215,10 @@ class BrokerSession:
 
     def _registered(self, response: RegisterBrokerResponse, now_ms: int) -> Iterable[SessionEffect]:
         taken = response.error is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-        if response.error in _ASK_AGAIN or (taken and now_ms < self._yields_ms):
-            # Another controller is the active one by now, or this one has failed; or another run
-            # has a session, which ends when nobody renews it.
+        failed = response.error is ErrorCode.UNKNOWN_SERVER_ERROR
+        if failed or (taken and now_ms < self._yields_ms):
+            # Nothing is wrong with what was asked; or another run has a session, which ends when
+            # nobody renews it.
             self._registration.back_off(now_ms)
             return ()
         if taken:
@@ -278,11 +283,7 @@ class BrokerSession:
     def _heartbeat_answered(
         self, response: HeartbeatResponse, now_ms: int
     ) -> Iterable[SessionEffect]:
-        if response.error is ErrorCode.NOT_CONTROLLER:
-            self.leading.refused_at_once(now_ms)
-            self._heartbeat.back_off(now_ms)
-            return ()
-        if response.error in _ASK_AGAIN:
+        if response.error is ErrorCode.UNKNOWN_SERVER_ERROR:
             self._heartbeat.back_off(now_ms)
             return ()
         if response.error in {ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED}:

@@ -163,9 +163,6 @@ class BrokerNode:
             self._executor.step(ResponseReceived(request_id >> 1, response), now_ms)
             return
         answer = cast("ControllerResponse", response)
-        if getattr(answer, "error", None) is ErrorCode.NOT_CONTROLLER:
-            self._step_session(session_ev.RequestFailed(request_id=request_id >> 1), now_ms)
-            return
         if type(response) is RegisterBrokerResponse and response.error is ErrorCode.NONE:
             self._registered_version = response.version
         self._step_session(

@@ -132,12 +132,23 @@ def test_an_answer_to_an_older_request_is_dropped(session):
     assert session.state is SessionState.RUNNING
 
 
-def test_a_lost_registration_is_made_again_with_growing_pauses(session):
+def unanswered(request_id):
+    return RequestFailed(request_id=request_id)
+
+
+def not_by_this_controller(request_id):
+    """Whoever it is, it decides nothing: that is no answer either."""
+    answer = HeartbeatResponse(error=ErrorCode.NOT_CONTROLLER)
+    return ResponseReceived(request_id=request_id, response=answer)
+
+
+@pytest.mark.parametrize("failed", [unanswered, not_by_this_controller])
+def test_a_lost_registration_is_made_again_with_growing_pauses(session, failed):
     now_ms = 0
     ((asked, first),) = sent(session.start(-1, (), now_ms))
     pauses = []
     for _ in range(9):
-        assert session.step(RequestFailed(request_id=asked), now_ms) == []
+        assert session.step(failed(asked), now_ms) == []
         pauses.append(session.next_deadline_ms - now_ms)
         now_ms = session.next_deadline_ms
         ((asked, again),) = sent(session.step(Tick(), now_ms))
@@ -268,7 +279,8 @@ class TestByItsOwnClock:
         assert session.step(answer, 2000 + 2 * SESSION_MS)[0] == LeadAgain()
         assert session.leading.until_ms < 2000 + 3 * SESSION_MS
 
-    def test_where_no_controller_is_it_leads_on(self, session):
+    @pytest.mark.parametrize("failed", [unanswered, not_by_this_controller])
+    def test_where_no_controller_is_it_leads_on(self, session, failed):
         """Refused at once: as long as nobody is there, nobody replaces it."""
         now_ms = 2500
         while now_ms < 10 * SESSION_MS:
@@ -276,7 +288,7 @@ class TestByItsOwnClock:
             effects = session.step(Tick(), now_ms)
             assert not [one for one in effects if isinstance(one, StopLeading)]
             for request_id, _ in sent(effects, HeartbeatRequest):
-                session.step(RequestFailed(request_id=request_id), now_ms)
+                session.step(failed(request_id), now_ms)
 
 
 def test_damage_is_told_at_once_and_until_it_was_heard(session):
