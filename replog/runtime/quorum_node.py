@@ -3,14 +3,16 @@
 Synchronous, without clock, threads or chance, like `BrokerNode`: whoever drives it calls a method
 for each thing that has happened, with the time. What the listener asks for while it is told
 something (`propose`, `resign`) waits until the effects under way are carried out to the end: a
-completion is heard before anything else. A member whose promise could not be written, or whose log
-has failed, stops: `failed` says why, it takes nothing more, and must be dropped.
+completion is heard before anything else. A member that has no room for its promise goes on without
+it. One whose promise could not be written otherwise, or whose log has failed, stops: `failed` says
+why, it takes nothing more, and must be dropped.
 """
 
 from __future__ import annotations
 
 import collections
 import dataclasses
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.controller.events import RequestFailed, Tick
@@ -20,6 +22,7 @@ from replog.controller.quorum.events import (
     LogFlushed,
     LogTruncated,
     MemberConnectionLost,
+    PromiseFailed,
     QuorumRequestReceived,
     QuorumResponseReceived,
     RecordsAppended,
@@ -28,13 +31,14 @@ from replog.controller.quorum.events import (
     SnapshotInstalled,
     SnapshotRefused,
 )
+from replog.controller.quorum.incidents import PromiseRefused
 from replog.controller.quorum.messages import (
     FetchSnapshotResponse,
     QuorumFetchResponse,
     SnapshotRead,
 )
 from replog.controller.quorum.quorum import Quorum
-from replog.errors import LogFailedError, ReplogError
+from replog.errors import LogFailedError, NoSpaceError, OutOfDescriptorsError, ReplogError
 from replog.messages import LogRead
 
 if TYPE_CHECKING:
@@ -48,6 +52,12 @@ if TYPE_CHECKING:
     from replog.messages import RawBatches
     from replog.runtime.quorum_log import QuorumReplicaLog
     from replog.types import SnapshotId
+
+
+logger = logging.getLogger(__name__)
+
+_NO_ROOM = (NoSpaceError, OutOfDescriptorsError)
+"""What passes, with nothing half done."""
 
 
 class QuorumListener(Protocol):
@@ -214,10 +224,14 @@ class QuorumNode:
             self._at_work = False
 
     def _carry_out_all(self, effects: list[fx.QuorumEffect]) -> None:
-        for effect in effects:
+        for done, effect in enumerate(effects):
             try:
                 self._carry_out[type(effect)](effect)
             except ReplogError as error:
+                if isinstance(effect, fx.PersistQuorumState) and isinstance(error, _NO_ROOM):
+                    undone = tuple(effects[done + 1 :])
+                    self._completions.append(PromiseFailed(error=error, undone=undone))
+                    return
                 # It has no event of its own: what could not be written must not be acted upon.
                 self._fail(error)
             if self.failed is not None:
@@ -273,8 +287,13 @@ class QuorumNode:
         return appended
 
     def _truncate(self, effect: fx.TruncateLog) -> None:
-        self.log.truncate_to(effect.offset)
-        self._completions.append(LogTruncated())
+        try:
+            self.log.truncate_to(effect.offset)
+        except NoSpaceError as error:
+            # Nothing was cut, or the log has failed, which the next attempt will hear.
+            self._completions.append(AppendFailed(error=error))
+        else:
+            self._completions.append(LogTruncated())
 
     def _flush_log(self, _: fx.FlushLog) -> None:
         self._flush(self.log)
@@ -324,4 +343,13 @@ class QuorumNode:
         self._network.respond_to_member(effect.request_id, response)
 
     def _report(self, effect: fx.ReportQuorum) -> None:
-        self._listener.report(effect.incident, self._now_ms)
+        incident = effect.incident
+        if isinstance(incident, PromiseRefused):
+            logger.warning(
+                "member %d has no room for its promise, and neither votes nor leads beyond epoch "
+                "%d until there is: %s",
+                self.member_id,
+                incident.leader_epoch,
+                incident.error,
+            )
+        self._listener.report(incident, self._now_ms)

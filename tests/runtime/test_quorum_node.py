@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 
 import pytest
 
+from replog._native import recorded_calls
+from replog.controller.quorum.incidents import PromiseRefused
 from replog.controller.quorum.messages import VoteRequest, VoteResponse
 from replog.errors import (
     LogFailedError,
@@ -112,20 +115,116 @@ def test_a_vote_survives_the_death_of_the_voter(tmp_path) -> None:
     assert not ask(world.start(1), 3).vote_granted
 
 
-def test_a_member_that_cannot_persist_its_promise_stops_and_answers_nothing(tmp_path) -> None:
+@pytest.fixture
+def faults():
+    """System calls that fail as told."""
+    recorded_calls.install()
+    yield recorded_calls
+    recorded_calls.uninstall()
+
+
+def fill_for_promises(faults, member_id: int) -> None:
+    path = f"node-{member_id}/__cluster_metadata-0/quorum-state"
+    faults.fail("pwritev", errno.ENOSPC, path=path)
+
+
+def test_a_member_that_cannot_persist_its_promise_stops_and_answers_nothing(
+    tmp_path, faults
+) -> None:
     world = Members(tmp_path)
     voter, answers = world[1], []
     voter.node._network.respond_to_member = lambda _, response: answers.append(response)
-
-    def full(_) -> None:
-        raise NoSpaceError("expected room for the vote, found the disk full; make room")
-
-    voter.log.write_quorum_state = full
+    faults.fail("pwritev", errno.EIO, path="quorum-state")
     request = VoteRequest(candidate_id=2, candidate_epoch=9, last_epoch=-1, log_end_offset=0)
     voter.node.receive_request(1, request, world.now_ms)
     assert answers == []
     assert isinstance(voter.node.failed, StorageError)
     assert voter.node.next_deadline_ms is None
+
+
+def test_a_member_without_room_for_its_promise_gives_none_and_goes_on(
+    tmp_path, faults, caplog
+) -> None:
+    world = Members(tmp_path)
+    voter, answers = world[1], []
+    voter.node._network.respond_to_member = lambda _, response: answers.append(response)
+    fill_for_promises(faults, 1)
+    request = VoteRequest(candidate_id=2, candidate_epoch=9, last_epoch=-1, log_end_offset=0)
+    for _ in range(2):
+        voter.node.receive_request(1, request, world.now_ms)
+        assert not answers.pop().vote_granted
+    assert voter.node.failed is None
+    assert voter.log.read_state() is None
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert "member 1 has no room for its promise, and neither votes nor leads" in said
+    assert "quorum-state" in said
+    assert [type(one) for one in voter.heard.incidents] == [PromiseRefused]
+    faults.clear_faults()
+    voter.node.receive_request(1, request, world.now_ms)
+    assert answers.pop().vote_granted
+    assert quorum_state(world, 1)["votedId"] == 2
+
+
+def test_the_only_voter_waits_for_room_and_leads_then(tmp_path, faults) -> None:
+    fill_for_promises(faults, 1)
+    world = Members(tmp_path, voters=(1,))
+    assert not world.pass_time(10_000, lambda: world[1].leads)
+    assert world[1].node.failed is None
+    assert world[1].log.log_end_offset == 0
+    faults.clear_faults()
+    assert world.pass_time(5000, lambda: world[1].leads)
+    world.propose("a")
+    world.settle()
+    assert world[1].names() == ["a"]
+
+
+def test_others_lead_while_a_leaders_disk_is_full_and_it_follows_when_there_is_room(
+    tmp_path, faults
+) -> None:
+    world = Members(tmp_path)
+    old = world.elect()
+    world.propose("a")
+    assert world.pass_time(5000, world.level)
+    fill_for_promises(faults, old.id)
+    world.cut.add(old.id)
+    epoch = old.node.quorum.leader_epoch
+    assert world.pass_time(20_000, lambda: world.leader is not old)
+    world.cut.clear()
+    world.pass_time(5000)
+    assert old.node.failed is None
+    assert not old.leads
+    assert old.node.quorum.leader_epoch == quorum_state(world, old.id)["leaderEpoch"] == epoch
+    world.propose("b", proposal_id=2)
+    world.settle()
+    assert world.leader.log.high_watermark == world.leader.log.log_end_offset
+    faults.clear_faults()
+    assert world.pass_time(20_000, world.level)
+    assert old.names() == ["a", "b"]
+
+
+def test_a_follower_without_room_for_a_cut_cuts_later(tmp_path) -> None:
+    world = Members(tmp_path)
+    old = world.elect()
+    world.propose("a")
+    assert world.pass_time(5000, world.level)
+    world.propose("lost", proposal_id=2)
+    world.messages.clear()  # nobody hears of it
+    world.kill(old.id)
+    world.elect()
+    world.propose("b", proposal_id=3)
+    world.settle()
+    returned = world.start(old.id)
+    cut, refusals = returned.log.truncate_to, [NoSpaceError("expected room, found none")] * 3
+
+    def truncate_to(offset) -> bool:
+        if refusals:
+            raise refusals.pop()
+        return cut(offset)
+
+    returned.log.truncate_to = truncate_to
+    assert world.pass_time(20_000, world.level)
+    assert not refusals
+    assert returned.names() == ["a", "b"]
 
 
 def test_a_failed_sync_stops_the_member(tmp_path) -> None:

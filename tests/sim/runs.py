@@ -12,6 +12,7 @@ import dataclasses
 import datetime as dt
 import gc
 import itertools
+import logging
 import multiprocessing
 import os
 import subprocess
@@ -222,6 +223,7 @@ def main() -> int:
     )
     parser.add_argument("--schedule", help="a recorded run to play again")
     arguments = parser.parse_args()
+    logging.getLogger("replog").setLevel(logging.ERROR)  # full disks are no news here
     if arguments.schedule:
         return 0 if play_schedule(arguments.schedule) else 1
     if arguments.seed is not None and arguments.seeds <= 1:

@@ -1,7 +1,8 @@
 """What a member of the quorum asks the world to do: carried out strictly in list order.
 
 In every list PersistQuorumState stands first: no promise is answered, no record appended and
-nothing asked of others in an epoch that a crash could make this member forget.
+nothing asked of others in an epoch that a crash could make this member forget. Where there is no
+room for the promise, nothing of its list is done, and PromiseFailed says so.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 @frozen_positional
 class PersistQuorumState:
-    """Replace the file `quorum-state`, durable before the next effect is begun."""
+    """Replace the file `quorum-state`, durable before the next effect is begun; PromiseFailed where
+    there is no room for it.
+    """
 
     state: ElectionState
 

@@ -1,8 +1,9 @@
 """What can happen to a member of the quorum, besides its controller's `Tick` and `RequestFailed`.
 
 Every effect that names a completion here gets it before the member is stepped with anything else;
-only LogFlushed may come later. If an effect's failure has no event, the shell stops the member:
-what it could not write it must not act upon.
+only LogFlushed may come later, and PersistQuorumState has one only where there is no room for it.
+If an effect's failure has no event, the shell stops the member: what it could not write it must not
+act upon.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from replog.controller.events import RequestFailed, Tick
 from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
+    from replog.controller.quorum.effects import QuorumEffect
     from replog.controller.quorum.messages import QuorumRequest, QuorumResponse
     from replog.errors import ReplogError
     from replog.messages import RawBatches
@@ -57,6 +59,16 @@ class ResignWanted:
     leader_epoch: int
 
 
+@frozen
+class PromiseFailed:
+    """There was no room for `quorum-state`: it is as it was, and `undone`, the effects behind it in
+    the same list, were not carried out.
+    """
+
+    error: ReplogError
+    undone: tuple[QuorumEffect, ...]
+
+
 @frozen_positional
 class RecordsAppended:
     """AppendLeaderChange, AppendAsLeader or AppendAsFollower is done; the log's end has moved."""
@@ -71,7 +83,7 @@ class AppendFailed:
 
 @frozen_positional
 class LogTruncated:
-    """TruncateLog is done."""
+    """TruncateLog is done; AppendFailed where there was no room for it."""
 
 
 @frozen_positional
@@ -98,6 +110,7 @@ QuorumEvent: TypeAlias = (
     | MemberConnectionLost
     | RecordsProposed
     | ResignWanted
+    | PromiseFailed
     | RecordsAppended
     | AppendFailed
     | LogTruncated

@@ -117,6 +117,10 @@ class Following:
         """It resigned or cannot be reached: do not wait for the whole fetch timeout."""
         self._standing.lose_leader(self._standing.draw_wait_ms(), now_ms)
 
+    def forget_change(self) -> None:
+        """What was asked of the log last will not be done."""
+        self._log_is_changing = False
+
     def on_truncated(self) -> None:
         """The rest is fetched from there on."""
         self._log_is_changing = False
@@ -176,7 +180,7 @@ class Following:
         log = context.log
         if isinstance(role, Follower) and not (role.leader_gone and not self._standing.is_voter):
             member_id = role.leader_id
-        elif isinstance(role, Unattached | Voted | Follower):
+        elif isinstance(role, Unattached | Voted | Follower) and self._standing.other_voters:
             member_id = self._guess(now_ms)
         else:
             return

@@ -41,6 +41,16 @@ class CampaignBegun:
 
 
 @frozen
+class PromiseRefused:
+    """There is no room to write down what a member would promise: it neither votes nor leads, nor
+    follows anybody, beyond `leader_epoch`, which is on its disk. It tries again by itself.
+    """
+
+    leader_epoch: int
+    error: ReplogError
+
+
+@frozen
 class LeaderResigned:
     """A leader takes no more records; who is to follow is asked to campaign."""
 
@@ -76,5 +86,10 @@ class SnapshotFetched:
 
 
 QuorumIncident: TypeAlias = (
-    CampaignBegun | LeaderResigned | MetadataLogTruncated | FetchFailed | SnapshotFetched
+    CampaignBegun
+    | PromiseRefused
+    | LeaderResigned
+    | MetadataLogTruncated
+    | FetchFailed
+    | SnapshotFetched
 )

@@ -175,6 +175,10 @@ class Leading:
         if not isinstance(role, Leader):
             self._answer_fetch(fetch.request_id, error=ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return
+        if offset < log.log_start_offset:
+            # What it waited for is cut: an observer waits as long as nothing is known as committed.
+            self._answer_fetch(fetch.request_id, snapshot_id=log.latest_snapshot)
+            return
         records = LogRead(
             start_offset=offset, end_offset=end_offset, max_bytes=fetch.request.max_bytes
         )

@@ -14,6 +14,9 @@ from replog.controller.quorum.effects import (
     PersistQuorumState,
     QuorumEffect,
     RefuseProposal,
+    ReportQuorum,
+    RespondToMember,
+    SetHighWatermark,
 )
 from replog.controller.quorum.election_state import ElectionState
 from replog.controller.quorum.events import (
@@ -21,6 +24,7 @@ from replog.controller.quorum.events import (
     LogFlushed,
     LogTruncated,
     MemberConnectionLost,
+    PromiseFailed,
     QuorumEvent,
     QuorumRequestReceived,
     QuorumResponseReceived,
@@ -31,7 +35,7 @@ from replog.controller.quorum.events import (
     SnapshotRefused,
 )
 from replog.controller.quorum.following import Following
-from replog.controller.quorum.incidents import LeaderResigned, ResignCause
+from replog.controller.quorum.incidents import LeaderResigned, PromiseRefused, ResignCause
 from replog.controller.quorum.leading import Leading
 from replog.controller.quorum.member_context import MemberContext
 from replog.controller.quorum.messages import (
@@ -82,7 +86,12 @@ class Quorum:
         self._voting = Voting(self._context)
         self._leading = Leading(self._context)
         self._following = Following(self._context)
-        self._persisted: ElectionState | None = None
+        self._persisted = ElectionState()
+        """What is on the disk, or on its way there,"""
+        self._persisted_before = ElectionState()
+        """and what was there before that."""
+        self._is_persisting = self._is_refused = False
+        """Whether it is on its way; whether there was no room for the last one."""
         self._told: LeaderChanged | None = None
         self._fenced: Role | None = None
 
@@ -123,18 +132,22 @@ class Quorum:
         What recovery left in the log is synced before it is vouched for.
         """
         log = self._context.log
-        self._persisted = state
-        self._standing.restore(state or ElectionState(), log.last_epoch, now_ms)
+        self._persisted = state or ElectionState()
+        self._standing.restore(self._persisted, log.last_epoch, now_ms)
         role = self._standing.role
         if isinstance(role, Resigned):
             cause = ResignCause.RESTARTED
             self._context.report(LeaderResigned(leader_epoch=role.leader_epoch, cause=cause))
-        if self._standing.is_voter and log.synced_end_offset < log.log_end_offset:
-            self._context.effects.append(FlushLog())
+        self._sync_what_it_vouches_for()
         return self._finish(role, now_ms)
 
     def step(self, event: QuorumEvent, now_ms: int) -> list[QuorumEffect]:
         """Take an event; return what is to be done, in order."""
+        if self._is_persisting:
+            self._is_persisting = False
+            if isinstance(event, PromiseFailed):
+                return self._take_back(event, now_ms)
+            self._is_refused = False
         before = self._standing.role
         if isinstance(event, QuorumRequestReceived):
             self._on_request(event, now_ms)
@@ -193,8 +206,9 @@ class Quorum:
         standing, role = self._standing, self._standing.role
         fences: list[QuorumEffect] = []
         state = standing.election_state
-        if state != (self._persisted or ElectionState()):
-            self._persisted = state
+        if state != self._persisted:
+            self._persisted_before, self._persisted = self._persisted, state
+            self._is_persisting = True
             fences.append(PersistQuorumState(state))
         start_offset = role.epoch_start_offset if isinstance(role, Leader) else None
         told = LeaderChanged(standing.known_leader_id, role.leader_epoch, start_offset)
@@ -202,6 +216,51 @@ class Quorum:
             self._told = told
             fences.append(told)
         return fences
+
+    def _take_back(self, event: PromiseFailed, now_ms: int) -> list[QuorumEffect]:
+        """Stand where a crash would have left us: nobody has heard of the promise.
+
+        Who has asked hears that it was in vain, and asks again after a pause, as we do; whoever
+        campaigns waits for a whole election. Each attempt tries to write again.
+        """
+        context, standing = self._context, self._standing
+        kept = self._persisted_before
+        standing.restore(kept, context.log.last_epoch, now_ms, waits=True)
+        role = standing.role
+        self._persisted, self._told = standing.election_state, None
+        self._following.forget_change()
+        context.requests.clear()
+        for member_id in standing.other_voters:
+            context.requests.pause(member_id, now_ms)
+        if not self._is_refused:
+            self._is_refused = True
+            incident = PromiseRefused(leader_epoch=kept.leader_epoch, error=event.error)
+            context.report(incident)
+        for effect in event.undone:
+            self._undo(effect)
+        self._sync_what_it_vouches_for()
+        return self._finish(role, now_ms)
+
+    def _undo(self, effect: QuorumEffect) -> None:
+        """It was not carried out, and will not be, unless it promises nothing."""
+        context = self._context
+        if isinstance(effect, RespondToMember):
+            refusal = type(effect.response)(
+                error=ErrorCode.KAFKA_STORAGE_ERROR,
+                leader_id=self.leader_id,
+                leader_epoch=self.leader_epoch,
+            )
+            context.respond(effect.request_id, refusal)
+        elif isinstance(effect, AppendAsLeader | RefuseProposal):
+            refused = RefuseProposal(effect.proposal_id, self.leader_id, self.leader_epoch)
+            context.effects.append(refused)
+        elif isinstance(effect, SetHighWatermark | ReportQuorum):
+            context.effects.append(effect)
+
+    def _sync_what_it_vouches_for(self) -> None:
+        log = self._context.log
+        if self._standing.is_voter and log.synced_end_offset < log.log_end_offset:
+            self._context.effects.append(FlushLog())
 
     def _find_deadline(self, now_ms: int) -> int | None:
         role = self._standing.role

@@ -51,14 +51,18 @@ class Standing:
         """Campaigns since a leader was last reached."""
         self.role: Role = Unattached(leader_epoch=0, deadline_ms=NEVER_MS)
 
-    def restore(self, state: ElectionState, last_epoch: int, now_ms: int) -> None:
+    def restore(
+        self, state: ElectionState, last_epoch: int, now_ms: int, *, waits: bool = False
+    ) -> None:
         """Take up the role that the persisted state allows.
 
         A leader comes back resigned, and a candidate as one that has voted: each may have lost
-        records that it had when it was elected, or asked to be (KAFKA-10527).
+        records that it had when it was elected, or asked to be (KAFKA-10527). waits: an only voter,
+        too, lets an election timeout pass before it campaigns.
         """
         epoch, voted_id = state.leader_epoch, state.voted_id
-        deadline_ms = self._election_deadline(now_ms)
+        at_once = self.only_voter and not waits
+        deadline_ms = now_ms if at_once else self._election_deadline(now_ms)
         if last_epoch > epoch:
             # The file is older than the log: nothing is known of a vote in the log's epoch.
             self.role = Unattached(leader_epoch=last_epoch, deadline_ms=deadline_ms)
@@ -100,7 +104,10 @@ class Standing:
         role = self.role
         waits = isinstance(role, Unattached | Voted | Prospective | Candidate)
         later = leader_epoch > role.leader_epoch
-        deadline_ms = role.deadline_ms if waits and later else self._election_deadline(now_ms)
+        if self.only_voter:
+            deadline_ms = now_ms  # there is nobody to wait for
+        else:
+            deadline_ms = role.deadline_ms if waits and later else self._election_deadline(now_ms)
         self._enter(Unattached(leader_epoch=leader_epoch, deadline_ms=deadline_ms))
 
     def become_voted(self, candidate_id: int, now_ms: int) -> None:

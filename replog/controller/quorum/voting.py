@@ -97,7 +97,7 @@ class Voting:
                 standing.shorten_deadline(now_ms)
         if not isinstance(role, Unattached | Voted | Follower | Candidate):
             return False
-        if not standing.only_voter and role.deadline_ms > now_ms:
+        if role.deadline_ms > now_ms:
             return False
         self._campaign(now_ms)
         return True

@@ -42,6 +42,7 @@ NAMES = (
     "controllers lost power all at once",
     "controller resigned for want of a majority",
     "controller campaigned",
+    "no room for a controller's promise",
     "metadata log truncated",
     "metadata log cut behind a snapshot",
     "snapshot of the metadata fetched",
@@ -108,6 +109,8 @@ class Marks:
                 self.hit("controller resigned for want of a majority")
         elif isinstance(incident, quorum_incidents.CampaignBegun):
             self.hit("controller campaigned")
+        elif isinstance(incident, quorum_incidents.PromiseRefused):
+            self.hit("no room for a controller's promise")
         elif isinstance(incident, controller_incidents.BrokerFenced):
             if incident.cause is controller_incidents.FenceCause.CONNECTION_LOST:
                 self.hit("broker fenced when its connections broke")

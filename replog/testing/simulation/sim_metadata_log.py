@@ -2,7 +2,7 @@
 
 Batches hold messages as they are, and snapshots too; one message counts as so many bytes. The
 promise (`quorum-state`) and whole snapshots are durable when the call returns, a snapshot on its
-way is lost in a crash. Faults are those of `SimLog`; a full disk has room for a promise.
+way is lost in a crash. Faults are those of `SimLog`; a full disk has no room for a promise either.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ class SimMetadataLog(SimLog):
         return self.promise
 
     def write_state(self, state: ElectionState, voters: Sequence[int]) -> None:
-        self._check_not_failed()
+        self._check_writable()
         before = self.promise or ElectionState()
         self.promise = state
         cast("MetadataLogObserver", self.observer).promised(self, before)

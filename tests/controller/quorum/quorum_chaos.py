@@ -9,13 +9,14 @@ from tests.controller.quorum.quorum_world import Faults, World
 CALM_MS = 20_000
 
 
-def drawn_faults(draw: random.Random) -> Faults:
+def drawn_faults(draw: random.Random, seed: int) -> Faults:
     return Faults(
         loss=draw.choice([0, 0.02, 0.1]),
         repeat=draw.choice([0, 0.1]),
         slow=draw.choice([0, 0.05, 0.2]),
         crash=draw.choice([0, 0.001, 0.005]),
         refuse=draw.choice([0, 0, 0.02]),
+        full=0.3 if seed % 4 == 1 else 0,
     )
 
 
@@ -57,7 +58,7 @@ def start_all(world: World) -> None:
 def live(seed: int, voters: int) -> World:
     """Raises Violation or InvariantViolation at the first step that breaks a rule."""
     draw = random.Random(seed * 2 + 1)
-    world = World(voters, draw.choice([0, 1]), seed, drawn_faults(draw))
+    world = World(voters, draw.choice([0, 1]), seed, drawn_faults(draw, seed))
     pace_ms = draw.choice([400, 200, 30])
     for _ in range(draw.randint(20, 60)):
         turn(world, draw, pace_ms)

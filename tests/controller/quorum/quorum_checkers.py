@@ -68,7 +68,9 @@ class Checkers:
             epoch=role.leader_epoch,
             said=self.said_epoch[member.id],
         )
-        if isinstance(role, Leader):
+        on_disk = (member.persisted.leader_epoch, member.persisted.leader_id)
+        if isinstance(role, Leader) and on_disk == (role.leader_epoch, member.id):
+            # Before that only this process has been told, and it may be taken back.
             self._leads(member, role, now_ms)
 
     def _leads(self, member, role, now_ms: int) -> None:

@@ -2,9 +2,9 @@
 
 Faults it injects: messages lost, repeated, late and out of order; links cut one way or both; a
 member killed between any two effects, losing what was not synced, or whose kill nobody notices;
-syncs that take their time; appends and snapshots that are refused; snapshots taken at any moment.
-Requests of a dead run may still arrive, answers to it do not. Not injected: disks that lose what
-they synced, clocks that run backwards.
+syncs that take their time; appends, snapshots and promises that are refused; snapshots taken at any
+moment. Requests of a dead run may still arrive, answers to it do not. Not injected: disks that lose
+what they synced, clocks that run backwards.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from replog.controller.quorum.events import (
     LogFlushed,
     LogTruncated,
     MemberConnectionLost,
+    PromiseFailed,
     QuorumRequestReceived,
     QuorumResponseReceived,
     RecordsAppended,
@@ -50,10 +51,10 @@ class Faults:
     """Rates of [0, 1]; all zero is a calm network."""
 
     def __init__(
-        self, *, loss=0.0, repeat=0.0, slow=0.0, crash=0.0, refuse=0.0, delay_ms_max=3
+        self, *, loss=0.0, repeat=0.0, slow=0.0, crash=0.0, refuse=0.0, full=0.0, delay_ms_max=3
     ) -> None:
         self.loss, self.repeat, self.slow, self.crash = loss, repeat, slow, crash
-        self.refuse = refuse
+        self.refuse, self.full = refuse, full
         self.delay_ms_max = delay_ms_max
 
 
@@ -132,6 +133,11 @@ class World:
             if self.faults.crash and self.random.random() < self.faults.crash:
                 self.kill(member.id)
                 return
+            if isinstance(effect, fx.PersistQuorumState) and self._has_no_room():
+                undone = tuple(effects[effects.index(effect) + 1 :])
+                error = NoSpaceError("the disk is full")
+                completions.append(PromiseFailed(error=error, undone=undone))
+                break
             self.checkers.about_to(member, effect, self._question(member, effect))
             self._carry_out_one(member, effect, completions)
         for completion in completions:
@@ -184,6 +190,9 @@ class World:
             case fx.LeaderChanged() | fx.ReportQuorum() | fx.RefuseProposal():
                 self.trace.append(f"{self.now_ms} {member.id} {effect}")
         self.checkers.wrote(log, start)
+
+    def _has_no_room(self) -> bool:
+        return self.faults.full > 0 and self.random.random() < self.faults.full
 
     def _append(self, log: MemoryQuorumLog, entries):
         if self.random.random() < self.faults.refuse:

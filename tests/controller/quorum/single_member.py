@@ -10,6 +10,7 @@ from replog.controller.quorum.events import (
     LogFlushed,
     LogTruncated,
     MemberConnectionLost,
+    PromiseFailed,
     QuorumRequestReceived,
     QuorumResponseReceived,
     RecordsAppended,
@@ -31,12 +32,14 @@ OPTIONS = QuorumOptions()
 class SingleMember:
     """Member 1 of voters 1, 2, 3 unless told otherwise; every draw gives `drawn`."""
 
-    def __init__(self, *, me=1, voters=(1, 2, 3), log=None, state=None, drawn=0) -> None:
+    def __init__(self, *, me=1, voters=(1, 2, 3), log=None, state=None, drawn=0, full=None) -> None:
         self.log = log or MemoryQuorumLog()
         self.now_ms = 0
         self.drawn = drawn
         self.persisted = state
         self.refuse_append = None
+        self.refuse_promise = full
+        """Why no promise can be written down; None: it can."""
         self.last_request_id = 0
         self.sent: list[fx.SendToMember] = []
         self.answers: dict[int, object] = {}
@@ -60,7 +63,11 @@ class SingleMember:
 
     def _carry_out(self, effects) -> None:
         completions = []
-        for effect in effects:
+        for place, effect in enumerate(effects):
+            if isinstance(effect, fx.PersistQuorumState) and self.refuse_promise is not None:
+                undone = tuple(effects[place + 1 :])
+                completions.append(PromiseFailed(error=self.refuse_promise, undone=undone))
+                break
             self.seen.append(effect)
             match effect:
                 case fx.PersistQuorumState(state):

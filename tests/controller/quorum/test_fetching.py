@@ -86,6 +86,18 @@ def test_a_fetch_that_waited_long_enough_is_answered_with_nothing():
     assert member.answers[member.last_request_id].records is None
 
 
+def test_a_fetch_whose_records_were_cut_while_it_waited_is_told_of_the_snapshot():
+    """Goal: a new leader commits nothing at first, but may take a snapshot of what it knows."""
+    member = leader(log=MemoryQuorumLog([1, 1, 1]))
+    member.log.high_watermark = 3
+    assert member.fetch_as(9, offset=1, high_watermark=1) is None
+    request = member.last_request_id
+    member.log.take_snapshot()
+    member.wait(OPTIONS.fetch_wait_max_ms)
+    answer = member.answers[request]
+    assert (answer.error, answer.snapshot_id, answer.records) == (0, SnapshotId(3, 1), None)
+
+
 def test_a_fetch_that_does_not_want_to_wait_is_answered_at_once():
     assert leader().fetch_as(wait_ms_max=0).records is None
 

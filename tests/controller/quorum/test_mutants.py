@@ -106,8 +106,8 @@ def count_what_the_leader_has_not_synced(patch):
 def lead_again_after_a_crash(patch):
     real = Standing.restore
 
-    def restore(self, state, last_epoch, now_ms):
-        real(self, state, last_epoch, now_ms)
+    def restore(self, state, last_epoch, now_ms, **how):
+        real(self, state, last_epoch, now_ms, **how)
         if state.leader_id == self.member_id and last_epoch == state.leader_epoch:
             self.role = Leader(
                 leader_epoch=state.leader_epoch,
