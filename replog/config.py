@@ -1,4 +1,4 @@
-"""Validated options of a log. Names and defaults are Kafka's (facts 12 and 18.2), in snake_case."""
+"""Validated options of a log. Names and defaults are Kafka's, in snake_case."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def _from_text(key: str, text: object, *, number: bool) -> object:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationOptions:
-    """Options of a broker's replicas. Names and defaults are Kafka's (facts 12); times in ms."""
+    """Options of a broker's replicas. Names and defaults are Kafka's; times in ms."""
 
     replica_lag_time_max_ms: int = 30000
     replica_fetch_wait_max_ms: int = 500
@@ -205,7 +205,7 @@ class ControllerOptions:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumOptions:
-    """Options of the controllers' quorum: Kafka's `controller.quorum.*` (facts 12); times in ms."""
+    """Options of the controllers' quorum: Kafka's `controller.quorum.*`; times in ms."""
 
     election_timeout_ms: int = 1000
     """A voter that knows no leader campaigns after one to two of these."""

@@ -1,7 +1,7 @@
 """Where two logs part: found by (epoch, end offset) on both sides, never by the high watermark.
 
-The leader checks a follower's claim on each fetch (facts 7.2 step 6); the follower turns the
-leader's answer into an offset to truncate to (facts 8.3). A high watermark may lag behind what was
+The leader checks a follower's claim on each fetch (KIP-595); the follower turns the
+leader's answer into an offset to truncate to (KIP-279). A high watermark may lag behind what was
 committed (KIP-101) and epochs may be missing on either side (KIP-279); these rules survive both.
 Partitions and the metadata log part by the same rules, so `replication` and `controller`, who are
 strangers, both find them here.
@@ -61,7 +61,8 @@ def check_claim(
 def truncation_for(log: EpochHistory, leader: EpochEndOffset, fetch_offset: int) -> Truncation:
     """Where a follower cuts its log, told that `leader.leader_epoch` ends at the leader as it does.
 
-    The five cases of facts 8.3, in order. The result is never above the follower's log end offset.
+    The five cases of Kafka's AbstractFetcherThread, in order. The result is never above the
+    follower's log end offset.
     """
     log_end_offset = log.log_end_offset
     if leader.end_offset == UNKNOWN_OFFSET:

@@ -59,7 +59,7 @@ class Durability(enum.Enum):
 
 
 class ErrorCode(enum.IntEnum):
-    """The protocol's errors under Kafka's numbers (facts 13)."""
+    """The protocol's errors under Kafka's numbers (its `Errors`)."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

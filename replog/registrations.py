@@ -2,7 +2,7 @@
 
 Frozen values. A broker learns of changes as `MetadataDelta`s with growing versions, never misses
 one in between, and applies a partition's registration only if its `partition_epoch` is not older
-than the one it has (facts 10.4).
+than the one it has.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class PartitionRegistration:
     partition_epoch: int = 0
     unclean: bool = False
     """The leader of this epoch was elected from outside the in-sync set, and has yet to say that
-    it has recovered (facts 11.3)."""
+    it has recovered (KIP-704)."""
     unclean_epoch: int = NO_LEADER_EPOCH
     """The latest leader epoch whose leader was: a replica whose records are all of older epochs may
     hold committed ones that were lost then, and truncates below its high watermark."""

@@ -5,7 +5,7 @@ Up to a limit they are sent without waiting for each other, those with sequence 
 that failed is judged together, in order.
 
 - Idempotent: whatever may succeed later is sent again under its sequence number, so that the leader
-  tells a repeat (facts 9.3). If one has failed for good, those behind it take a new producer id,
+  tells a repeat (KIP-98). If one has failed for good, those behind it take a new producer id,
   for the old one's sequence has a hole.
 - Plain: only what is known to be in no log is sent again, and only if nothing behind it is in one.
   So nothing is doubled and nothing changes places; the rest fails, and its producer decides.

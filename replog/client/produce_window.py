@@ -2,7 +2,7 @@
 
 A leader remembers the last five batches of a producer and refuses a gap in their sequence, so up
 to five may be sent without waiting. But a leader that does not know the producer takes any
-sequence (Kafka's rule, facts 9.3): a new one, and one whose copy began behind the producer's
+sequence (Kafka's rule, KIP-360): a new one, and one whose copy began behind the producer's
 records, where those were deleted. If such a leader refused the first of several batches and took
 the second, they would change places. So one batch goes ahead alone, after every change of leader,
 failure or new producer id, and the others follow once it is acknowledged. Kafka's producer does so

@@ -4,7 +4,7 @@ A broker registers (fenced), catches up with the metadata of that version, and i
 fenced again when its session runs out or its connections are reset. That ends its epoch: whatever
 it says under it is refused, and it takes part again once it has registered anew and caught up with
 that. Before it stops it asks for a controlled shutdown: its leaderships move, and it may go when
-every live broker has heard of it (facts 11.2, 11.4).
+every live broker has heard of it (KIP-631).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""In-sync sets as leaders propose them (KIP-497, facts 10.3)."""
+"""In-sync sets as leaders propose them (KIP-497)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A broker's imbalance is the share of the partitions that prefer it which others lead. Brokers above
 the threshold get back what may move without loss, at most `moves_max` a run; a run that the brake
-has stopped goes on after a pause. Kafka ignores the threshold and moves everything (facts 11.6).
+has stopped goes on after a pause. Kafka ignores the threshold and moves everything.
 """
 
 from __future__ import annotations

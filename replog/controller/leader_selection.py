@@ -1,6 +1,6 @@
 """Who may lead a partition, with which in-sync set, and who is to be told: four named strategies.
 
-Pure functions of what is known of a partition's replicas (facts 11.3, KIP-966).
+Pure functions of what is known of a partition's replicas (KIP-966).
 
 | strategy               | leader                                  | new ISR             | told   |
 |------------------------|-----------------------------------------|---------------------|--------|

@@ -2,7 +2,8 @@
 
 A change record carries what changes and nothing else. Who vouches for records follows from the new
 in-sync set: see `partition_image` for the three sets. Naming the leader raises its epoch, also
-where it stays the same because a replica left the assignment: that fences its fetches (facts 10.4).
+where it stays the same because a replica left the assignment: that fences its fetches (as Kafka's
+PartitionChangeBuilder).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """One partition as the metadata log tells it: who holds and leads it, and vouches for its records.
 
 Changed by replaying records only (KIP-500): a change record raises `partition_epoch` by one, and
-`leader_epoch` where it names the leader, even the same one (facts 10.4). Nothing lowers either.
+`leader_epoch` where it names the leader, even the same one (as Kafka's PartitionRegistration).
+Nothing lowers either.
 
 Three sets say who holds what is committed (KIP-966). `isr` does. While it is smaller than the floor
 the high watermark stands still, so those that left it then do, too: `elr`. Members of either that

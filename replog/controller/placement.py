@@ -1,6 +1,6 @@
 """Where the replicas of a new topic go: striped over racks, and over the brokers inside a rack.
 
-The rules of Kafka's striped placer (facts 11.9), with `start` in place of its chance: the caller
+The rules of Kafka's StripedReplicaPlacer, with `start` in place of its chance: the caller
 counts it up, so that topics of few partitions do not all begin at the same broker. For brokers A0
 A1 A2 (rack A) and likewise B and C the stripes are A0 B0 C0, B1 C1 A1, C2 A2 B2, ...
 """

@@ -1,4 +1,4 @@
-"""Whether a leader's proposal for its in-sync set is granted (KIP-497, facts 10.3, same order)."""
+"""Whether a leader's proposal for its in-sync set is granted (KIP-497); the order is Kafka's."""
 
 from __future__ import annotations
 

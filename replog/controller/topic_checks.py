@@ -1,4 +1,4 @@
-"""What a new topic must be like: Kafka's rules and error codes, with a sentence (facts 11.8)."""
+"""What a new topic must be like: Kafka's rules and error codes, with a sentence."""
 
 from __future__ import annotations
 

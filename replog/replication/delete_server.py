@@ -1,4 +1,4 @@
-"""Deleting records from the front (facts 4.4, 6.4): the log start moves at once, and the answer
+"""Deleting records from the front (KIP-107): the log start moves at once, and the answer
 waits until every live replica has followed.
 """
 

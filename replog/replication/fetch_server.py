@@ -1,4 +1,4 @@
-"""The serving side of fetches, for followers and consumers alike (facts 7).
+"""The serving side of fetches, for followers and consumers alike.
 
 Each partition is checked in a fixed order; a follower's claim that holds is its acknowledgement.
 The answer goes out at once if there is anything to say, else when something moves, else when the
@@ -165,7 +165,7 @@ class FetchServer:
             self._forget(wait)
 
     def _look(self, wait: FetchWait, now_ms: int, *, counts: bool = False) -> tuple[_Looks, bool]:
-        """Check each partition; returns what was found, and whether that need not wait (facts 7.4).
+        """Check each partition; returns what was found, and whether that need not wait.
 
         counts: this is the first look, in which claims that hold are acknowledgements.
         """
@@ -214,7 +214,7 @@ class FetchServer:
     def _refusal(
         self, asked: FetchPartition, request: FetchRequest, replica: Replica | None
     ) -> FetchedPartition | None:
-        """Why there is nothing to read, in the order of facts 7.2; None: there may be."""
+        """Why there is nothing to read, in the order of Kafka's checks; None: there may be."""
         if replica is None or replica.log is None:
             return _refused(asked, self._table.refusal(asked.topic_partition))
         registration = replica.registration

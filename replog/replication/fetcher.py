@@ -1,4 +1,4 @@
-"""Asks one leader broker on behalf of all partitions that follow it: one fetch in flight (facts 8).
+"""Asks one leader broker on behalf of all partitions that follow it: one fetch in flight.
 
 Partitions that are ready go into the next fetch together. It leaves when the answer to the last one
 has been worked off: when no partition is appending, truncating or syncing any more, so that a sync

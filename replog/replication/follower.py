@@ -141,7 +141,7 @@ class Follower:
         )
 
     def fetched(self, asked: FetchPartition, answer: FetchedPartition, now_ms: int) -> None:
-        """Append, truncate, or back off, as the leader's answer to `asked` says (facts 8.2)."""
+        """Append, truncate, or back off, as the leader's answer to `asked` says (KIP-595)."""
         if (
             self.phase is not FollowerPhase.FETCHING
             or asked.current_leader_epoch != self.leader_epoch
@@ -262,7 +262,7 @@ class Follower:
             self._go_on()
 
     def offsets_answered(self, timestamp: int, answer: ListOffsetsResponse, now_ms: int) -> None:
-        """Bring a log that does not overlap the leader's to where it does (facts 8.4)."""
+        """Bring a log that does not overlap the leader's to where it does, as Kafka does."""
         if _ASKING.get(self.phase) != timestamp:
             return
         if answer.error is not ErrorCode.NONE:

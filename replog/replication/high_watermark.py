@@ -19,7 +19,7 @@ def leader_high_watermark(
     maximal_isr: Collection[int],
     is_joining: Callable[[ReplicaProgress], bool],
 ) -> int:
-    """The leader's next high watermark (facts 6.1), where the ISR is not below its floor.
+    """The leader's next high watermark (KIP-497, KIP-966), where the ISR is not below its floor.
 
     The smallest log end offset of the leader (`leader_end_offset`: what it may count of its own
     log), of the maximal ISR, and of followers outside it that are about to join: those keep up with

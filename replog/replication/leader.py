@@ -177,7 +177,7 @@ class Leader:
             self._context.emit(FlushLog(self.topic_partition))
 
     def check_isr(self, now_ms: int) -> None:
-        """Propose to drop those that have not been level with us for the lag time (facts 10.1)."""
+        """Propose to drop those that have not been level with us for the lag time (KIP-16)."""
         self.advance_high_watermark(now_ms)
         self.replicated.sweep()
         if not isinstance(self.isr, CommittedIsr):
@@ -197,7 +197,7 @@ class Leader:
         self._propose(PendingShrink(self.isr, laggards, proposal), now_ms)
 
     def decided(self, proposal: IsrProposal, decision: IsrDecision, now_ms: int) -> bool:
-        """The controller's answer to a proposal; returns whether to send it again (facts 10.3)."""
+        """The controller's answer to a proposal; returns whether to send it again (KIP-497)."""
         state = self.isr
         if isinstance(state, CommittedIsr) or state.proposal is not proposal:
             return False

@@ -1,4 +1,4 @@
-"""Answers where a log starts, ends, or stood at a time (facts 4.3)."""
+"""Answers where a log starts, ends, or stood at a time, as Kafka's ListOffsets does."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PartitionTable:
-    """Two maps; who may be asked for what begins here (facts 7.2 step 1)."""
+    """Two maps; who may be asked for what begins here."""
 
     def __init__(self) -> None:
         self.registrations: dict[TopicPartition, PartitionRegistration] = {}

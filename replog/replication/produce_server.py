@@ -1,4 +1,4 @@
-"""The serving side of produce requests (facts 9): check, append, wait for what `acks` asks."""
+"""The serving side of produce requests: check, append, wait for what `acks` asks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The leader's view of one follower, learned from nothing but its fetches (facts 7.3)."""
+"""The leader's view of one follower, learned from nothing but its fetches, as Kafka's Replica."""
 
 from __future__ import annotations
 

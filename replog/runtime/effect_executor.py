@@ -254,7 +254,7 @@ class EffectExecutor:
         try:
             self._store.checkpoint_high_watermarks()
         except StorageError:
-            # A low high watermark after a restart is safe (facts 6.3); the next period tries again.
+            # A low high watermark after a restart is safe (KIP-101); the next period tries again.
             return
 
     def _send_request(self, effect: fx.SendRequest) -> None:

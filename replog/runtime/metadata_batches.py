@@ -2,7 +2,7 @@
 
 A snapshot is a file of batches: a control batch with SnapshotHeader, batches of metadata records, a
 control batch with SnapshotFooter; offsets count from 0, and each batch carries the epoch of the
-last record that the snapshot stands for (facts 18.16).
+last record that the snapshot stands for, as Kafka 4.2.0 writes it (KIP-630).
 """
 
 from __future__ import annotations

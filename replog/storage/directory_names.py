@@ -1,4 +1,4 @@
-"""Names of the directories inside a log directory, and what each one says (facts 2.1).
+"""Names of the directories inside a log directory, and what each one says (Kafka's LocalLog).
 
     orders-0                                             a partition
     orders-0.f2ecfdd17b9d4b81901566eb3d2984ec-delete     deleted; its files are still to be removed

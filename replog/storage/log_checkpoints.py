@@ -1,7 +1,7 @@
 """What a partition's log keeps outside its segments: offsets that bound it, and how it was stopped.
 
 A partition directory that stands alone holds these files itself; one inside a log directory shares
-those of the directory (`log_directory.py`). The formats are Kafka's either way (facts 2.3).
+those of the directory (`log_directory.py`). The formats are Kafka's either way.
 """
 
 from __future__ import annotations

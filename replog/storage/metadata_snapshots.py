@@ -3,7 +3,7 @@
     00000000000000000138-0000000001.checkpoint         all records below 138, the last of epoch 1
     00000000000000000138-0000000001.checkpoint.part    being written, or left by a crash
 
-The names are Kafka's (facts 11.1). A file is written under the second name, synced, and then given
+The names are Kafka's (KIP-630). A file is written under the second name, synced, and then given
 the first: what has that name is whole, and durable. Its content is not looked into here.
 """
 

@@ -1,7 +1,7 @@
 """Keys and values of the metadata log's records, and back.
 
 A metadata record has no key; its value is framed: unsigned varints for the frame's version 1, the
-API key and the message's version, then the message (facts 11.1). A control record's key is
+API key and the message's version, then the message (KIP-631). A control record's key is
 `version i16 | type i16`; its value is a message that begins with its own version.
 """
 

@@ -134,7 +134,7 @@ def wrong_epochs(log: Any, batches: tuple[Batch, ...]) -> str | None:
     below = [entry for entry in wanted if entry[1] <= start]
     kept = [(below[-1][0], start)] if below else []
     kept += [entry for entry in wanted if entry[1] > start]
-    # An entry at the log end has no records yet; it says nothing false (facts 18.14).
+    # An entry at the log end has no records yet; it says nothing false.
     end = log.log_end_offset
     found = [entry for entry in log.epochs if entry[1] < end]
     if found != [entry for entry in kept if entry[1] < end]:

@@ -80,7 +80,7 @@ class Expectation:
     floor: int
     start_min: int
     start_max: int
-    missed: frozenset[int]  # timestamps that the log itself does not find (facts 18.6)
+    missed: frozenset[int]  # timestamps that the log itself does not find
 
 
 def batches_of(image: Image) -> tuple[Batch, ...]:

@@ -28,7 +28,7 @@ class Appended(NamedTuple):
 
 
 class MemoryLog:
-    """Satisfies LogView. Its epoch cache follows facts 5 in the most literal way."""
+    """Satisfies LogView. Its epoch cache is Kafka's LeaderEpochFileCache at its most literal."""
 
     def __init__(self, epochs=(), *, start=0, payload="", high_watermark=None) -> None:
         self.log_start_offset = start

@@ -1,4 +1,4 @@
-"""When a follower counts as level with its leader (facts 7.3)."""
+"""When a follower counts as level with its leader."""
 
 from replog.replication.replica_progress import NEVER_MS, ReplicaProgress
 from tests.replication.core_cluster import PARTITION, three_replicas

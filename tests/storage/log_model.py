@@ -20,7 +20,7 @@ class ModelBatch:
 
 
 class LogModel:
-    """Kafka's rules (facts 4 and 5) in their shortest form."""
+    """The rules of Kafka's UnifiedLog and LeaderEpochFileCache in their shortest form."""
 
     def __init__(self) -> None:
         self.batches: list[ModelBatch] = []

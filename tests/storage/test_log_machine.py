@@ -188,7 +188,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(timestamp=TIMES)
     def offset_for_timestamp(self, timestamp: int) -> None:
-        """After a cut Kafka's own answer may be later than the first such record (facts 18.6)."""
+        """After a cut Kafka's own answer may be later than the first such record."""
         at_or_after = [row for row in self.model.records() if row[1] >= timestamp]
         found = self.log.offset_for_timestamp(timestamp)
         if found is None:

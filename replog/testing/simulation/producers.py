@@ -1,4 +1,4 @@
-"""What a log knows of idempotent producers: the rules of facts 9.3, over the simulation's batches.
+"""What a log knows of idempotent producers (KIP-98, KIP-360), over the simulation's batches.
 
 Per producer id its epoch and its last five batches. Followers replay without enforcing.
 """
