@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""The append side of a log (facts 4.1, 3.4): checks, stamps, rolls, writes, publishes.
+"""The append side of a log: checks, stamps, rolls, writes, publishes.
 
 One writer at a time, many readers. What must outlive a crash beside the segments (epochs, recovery
 point, log start) belongs to the owner of the checkpoint files, who overrides the `write_*` methods;
@@ -150,7 +150,7 @@ cdef class AppendableLog(ReadableLog):
         Raises UsageError for no batch, no contiguous bytes or no integers; CorruptBatchError,
         InvalidRecordError, InvalidTimestampError, UnknownCodecError, DecompressionError,
         RecordBatchTooLargeError, ProducerError, FencedLeaderEpochError, NoSpaceError,
-        LogFailedError, LogClosedError. Source: Kafka's appendAsLeader (facts 4.1, 1.7).
+        LogFailedError, LogClosedError. Source: Kafka's appendAsLeader.
         """
         cdef Py_buffer given
         cdef AppendResult appended
@@ -353,7 +353,7 @@ cdef class AppendableLog(ReadableLog):
         end in one. The first must continue the log. Returns an AppendResult. Durability as in
         append_as_leader. Raises UsageError for no whole batch or no contiguous bytes,
         CorruptBatchError, OutOfOrderOffsetError, RecordBatchTooLargeError, NoSpaceError,
-        LogFailedError, LogClosedError. Source: Kafka's appendAsFollower (facts 1.7, 4.1).
+        LogFailedError, LogClosedError. Source: Kafka's appendAsFollower.
         """
         cdef Py_buffer given
         cdef int64_t base_offset = 0, done = 0, now
@@ -404,7 +404,7 @@ cdef class AppendableLog(ReadableLog):
         cdef bint inside = first.base_offset < self.log_end_offset <= first.last_offset
         cdef bint behind = first.base_offset > self.log_end_offset and not self.compacted
         if self.log_end_offset == self.log_start_offset and (inside or behind):
-            # The leader's start lies inside this batch (facts 4.1), or behind what this log was
+            # The leader's start lies inside this batch, or behind what this log was
             # told: an empty log may begin anywhere, but a segment begins with its first batch.
             self.restart_locked(first.base_offset, first.base_offset)
         if first.base_offset < self.log_end_offset or (
@@ -484,7 +484,7 @@ cdef class AppendableLog(ReadableLog):
     def assign_epoch(self, leader_epoch, start_offset):
         """Note that `leader_epoch` begins at start_offset; durable on return. True if it is news.
 
-        A new leader calls it with log_end_offset before it takes records (facts 5). Raises
+        A new leader calls it with log_end_offset before it takes records (KIP-101). Raises
         UsageError for what is no integer from 0 on.
         """
         cdef int32_t epoch = epoch_of(leader_epoch, "leader_epoch", self.path)

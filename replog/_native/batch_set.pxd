@@ -26,7 +26,7 @@ cdef class BatchSet:
     cdef int load_from_client(
         self, const uint8_t* bytes, int64_t length, str path, int64_t decompressed_bytes_max
     ) except -1
-    # Kafka's rules for what a client may send (facts 1.7). coordinator: end markers are allowed.
+    # What a client may send, by Kafka's LogValidator. coordinator: end markers are allowed.
     cdef int check_client(
         self, str path, int64_t max_message_bytes, bint compacted, int64_t now_ms,
         int64_t before_max_ms, int64_t after_max_ms, bint log_append_time, bint coordinator

@@ -2,9 +2,9 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The batches of one append, from the caller's bytes to what is written.
 
-A leader's append checks everything before it trusts anything (facts 1.7), then stamps base offset,
-leader epoch and, where it must, timestamps into a copy of each header: the caller's bytes are never
-changed. A follower's append keeps the bytes and checks that they continue the log.
+A leader's append checks everything before it trusts anything (Kafka's LogValidator), then stamps
+base offset, leader epoch and, where it must, timestamps into a copy of each header: the caller's
+bytes are never changed. A follower's append keeps the bytes and checks that they continue the log.
 The arrays are kept from append to append, so that a steady stream allocates nothing.
 """
 

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""The whole log of one partition: flush, truncation, retention, close (facts 4.4, 4.5, 4.6).
+"""The whole log of one partition: flush, truncation, retention, close.
 
 flush: data, indexes, directory, then the recovery point. A crash in between: more to recover.
 truncate: recovery point lowered, later segments renamed from the last one on, directory synced,
@@ -113,7 +113,7 @@ cdef class Log(AppendableLog):
     def truncate_to(self, offset):
         """Keep offsets below `offset`; the whole batch that holds it goes. True if records went.
 
-        log_end_offset becomes `offset` (facts 4.6). Views of cut bytes stay readable. Durable on
+        log_end_offset becomes `offset`. Views of cut bytes stay readable. Durable on
         return. The cost does not depend on the size of the log. Raises UsageError for what is no
         integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
         """
@@ -227,7 +227,7 @@ cdef class Log(AppendableLog):
         self.retired = waiting
 
     def truncate_fully_and_start_at(self, offset, *, log_start_offset=None):
-        """Drop everything and go on, empty, at `offset`; durable on return (facts 4.6).
+        """Drop everything and go on, empty, at `offset`; durable on return.
 
         log_start_offset: at most `offset`, which it is if None. Raises UsageError for what is no
         integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
@@ -278,7 +278,7 @@ cdef class Log(AppendableLog):
 
         True if it moved. Durable on return. Raises OffsetOutOfRangeError above the high watermark,
         UsageError for what is no integer from 0 on, LogClosedError. Source: Kafka's DeleteRecords
-        (facts 4.4).
+        (KIP-107).
         """
         cdef int64_t start = offset_of(offset, "offset", self.path)
         self.lock()
@@ -304,7 +304,7 @@ cdef class Log(AppendableLog):
         return True
 
     cdef Py_ssize_t expired_count(self, int64_t now) except -1:
-        """How many of the oldest segments retention drops (facts 4.4)."""
+        """How many of the oldest segments retention drops."""
         cdef LogSegment segment
         cdef Py_ssize_t place, count = len(self.segments)
         cdef int64_t excess, end_offset

@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""Opening a log: what a clean stop left is taken as it is, what a crash left is made right (facts
-4.7).
+"""Opening a log: what a clean stop left is taken as it is, what a crash left is made right.
 
 After an unclean stop every batch from the recovery point's segment on is checked: length, CRC, and
 the chain (each base offset follows the last, epochs do not fall nor pass the highest one known).
@@ -164,7 +163,7 @@ def find_segments(Log log, report, int64_t now_ms):
 
 
 def finish_swaps(Log log, names, report):
-    """Install `.swap` files (facts 4.7.2): a replacement that was whole before the crash wins."""
+    """Install `.swap` files, as Kafka does: a replacement that was whole before the crash wins."""
     swaps = sorted(name for name in names if name.endswith(".swap"))
     logs = [name for name in swaps if name.endswith(".log.swap")]
     for name in logs:

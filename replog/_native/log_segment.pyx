@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""One data file of the log with its offset, time and transaction index (facts 3).
+"""One data file of the log with its offset, time and transaction index.
 
 The data file holds the truth; the indexes are derived and are rebuilt, unasked, when one is
 missing, fails its check or leads to a place that is no batch. Files open on first use, so that
@@ -250,7 +250,7 @@ cdef class LogSegment:
     cdef int add_entries(
         self, const BatchHeader* headers, int64_t count, int64_t* indexed
     ) except -1:
-        """Index batches of a walk over the file (facts 3.5); *indexed: the last one's place."""
+        """Index batches of a walk over the file; *indexed: the last one's place."""
         cdef int64_t number
         cdef const BatchHeader* header
         for number in range(count):
@@ -398,7 +398,7 @@ cdef class LogSegment:
         return 0
 
     cdef int cut(self, int64_t position, int64_t offset) except -1:
-        """Cut the data file at `position` and the indexes at `offset` (facts 4.6)."""
+        """Cut the data file at `position` and the indexes at `offset`."""
         cdef bint stamped = self.timestamp_known and self.largest_timestamp >= 0
         # The batch that holds the largest one stays: nothing to look for, however long the segment.
         cdef bint kept = stamped and self.largest_timestamp_offset < offset

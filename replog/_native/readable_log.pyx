@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""The read side of a log (facts 4.2, 4.3): where an offset or a timestamp is, and views of the
-bytes.
+"""The read side of a log: where an offset or a timestamp is, and views of the bytes.
 
 Readers take no lock. They take the tuple of segments and the log end once, in that order reversed
 by the writer: an append moves the log end last, a truncation first, so that a reader never looks
@@ -229,7 +228,7 @@ cdef class ReadableLog:
         taken whole. Empty where nothing is below the bound. Raises OffsetOutOfRangeError outside
         [log_start_offset, log_end_offset], CorruptBatchError where bytes or files below the log end
         are damaged or missing, UsageError for what is no integer (bytes and end from 0 on) or no
-        bool, LogClosedError. Source: Kafka's UnifiedLog.read (facts 4.2).
+        bool, LogClosedError. Source: Kafka's UnifiedLog.read.
         """
         self.check_open()
         return self.read_range(
@@ -295,7 +294,7 @@ cdef class ReadableLog:
         None.
 
         Only offsets from log_start_offset on count. Raises UsageError for what is no 64-bit
-        integer, CorruptBatchError, LogClosedError. Source: Kafka's ListOffsets (facts 4.3).
+        integer, CorruptBatchError, LogClosedError. Source: Kafka's ListOffsets.
         """
         self.check_open()
         return self.first_from(int64_of(timestamp, "timestamp", self.path))

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""The `.snapshot` files of a log: producer state up to the offset in the file's name (facts 2.4).
+"""The `.snapshot` files of a log: producer state up to the offset in the file's name.
 
 Each is checked by its own CRC and can be made again from the log, so none is synced: a torn one is
 deleted and an earlier one, or the whole log, is replayed instead.

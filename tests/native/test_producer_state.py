@@ -29,7 +29,7 @@ from replog.errors import (
 FIXTURES = Path(os.environ.get("REPLOG_FIXTURES", "tests/golden"))
 INT_MAX = 2**31 - 1
 TRANSACTIONAL, CONTROL = 0x10, 0x20
-# An entry whose fields are all different, from Kafka's format (facts 2.4).
+# An entry whose fields are all different, in Kafka's format.
 VECTOR = bytes.fromhex(
     "00017ba39017000000010000000000000009000100000004000000000000006800000002"
     "0000018bcfe56800ffffffffffffffffffffffff"
@@ -141,7 +141,7 @@ def test_a_marker_of_an_older_coordinator_is_fenced() -> None:
 
 
 def test_a_marker_with_the_next_epoch_leaves_no_batch_behind() -> None:
-    """Transactions v2 (facts 18.8): last sequence and last offset -1, the next one starts at 0."""
+    """Transactions v2 (KIP-890): last sequence and last offset -1, the next one starts at 0."""
     state = state_after(
         batch(0, 0, attributes=TRANSACTIONAL), marker(1, commit=True, producer_epoch=1)
     )

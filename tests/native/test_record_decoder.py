@@ -24,7 +24,7 @@ from replog.errors import (
 from replog.types import Record
 from tests.oracle import kafka_files
 
-# Kafka facts 1.3, checked with an independent decoder.
+# In the format of KIP-98, checked with an independent decoder.
 PRODUCED = bytes.fromhex(
     "00000000000000000000004dffffffff020b51b6ec0000000000010000018bcfe568000000018bcfe56805"
     "ffffffffffffffffffffffffffff000000021a000000046b310a68656c6c6f001a000a0201010402680278026e01"
