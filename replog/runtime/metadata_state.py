@@ -8,22 +8,25 @@ Every so many bytes a snapshot is written, piece by piece, and the log is cut be
 from __future__ import annotations
 
 import contextlib
-import gc
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.config import LONG_MAX
 from replog.controller.metadata_image import MetadataImage
 from replog.errors import CorruptBatchError, NoSpaceError, ReplogError, UsageError
+from replog.runtime import garbage
 from replog.runtime.snapshot_writer import SnapshotWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from replog._native.message_cursor import Message
     from replog.runtime.quorum_log import QuorumReplicaLog
     from replog.types import SnapshotId
 
 READ_BYTES = 1024 * 1024
+"""Of a piece: some ten thousand records, and tens of milliseconds."""
+LARGE_BYTES = 64 * 1024
+"""A piece from which on it matters that nobody looks for garbage meanwhile."""
 CHECKPOINT_INTERVAL_MS = 5000
 SNAPSHOT_PAUSE_MS = 1
 """Between two pieces of a snapshot everybody else has a turn."""
@@ -62,14 +65,13 @@ class MetadataReplay:
 
     def reload(self) -> None:
         """Begin anew: the latest snapshot, then all that is known to be committed behind it."""
-        with _all_is_kept():
-            latest = self._log.latest_snapshot
-            if latest is None:
-                self.offset = 0
-                self._state.load((), 0)
-            else:
-                self.load_snapshot(latest)
-            self.apply_committed(self._log.high_watermark)
+        latest = self._log.latest_snapshot
+        if latest is None:
+            self.offset = 0
+            self._state.load((), 0)
+        else:
+            self.load_snapshot(latest)
+        self.apply_committed(self._log.high_watermark)
 
     def load_snapshot(self, snapshot_id: SnapshotId) -> None:
         """Take a whole snapshot in place of everything known."""
@@ -78,7 +80,7 @@ class MetadataReplay:
         records = (
             message for batch in self._log.messages_of(content) for message in batch.messages
         )
-        with _all_is_kept():
+        with garbage.put_off():
             self._state.load(records, snapshot_id.end_offset)
         self.offset = snapshot_id.end_offset
         self._bytes_since_snapshot = 0
@@ -89,17 +91,12 @@ class MetadataReplay:
         latest = self._log.latest_snapshot
         if self.offset < self._log.log_start_offset and latest is not None:
             self.load_snapshot(latest)  # somebody else has cut the log, with another state of it
-        apply = self._state.apply
         while self.offset < high_watermark:
             piece = self._log.read(self.offset, READ_BYTES, end_offset=high_watermark)
             before = self.offset
             self._bytes_since_snapshot += len(piece)
-            for batch in self._log.messages_of(piece, self.offset):
-                for offset, message in enumerate(batch.messages, batch.base_offset):
-                    apply(message, offset)
-                self.offset = batch.last_offset + 1
-                if not batch.messages:
-                    self._state.pass_over(self.offset)
+            with garbage.put_off() if len(piece) >= LARGE_BYTES else contextlib.nullcontext():
+                self._apply(piece)
             if self.offset == before:
                 raise CorruptBatchError(
                     f"expected whole batches from offset {before} to {high_watermark} in "
@@ -107,6 +104,15 @@ class MetadataReplay:
                     f"all of it again",
                     offset=before,
                 )
+
+    def _apply(self, piece: Any) -> None:
+        apply = self._state.apply
+        for batch in self._log.messages_of(piece, self.offset):
+            for offset, message in enumerate(batch.messages, batch.base_offset):
+                apply(message, offset)
+            self.offset = batch.last_offset + 1
+            if not batch.messages:
+                self._state.pass_over(self.offset)
 
     def skip_to(self, high_watermark: int) -> None:
         """The state has these records already: it is the one that made them."""
@@ -165,20 +171,6 @@ class MetadataReplay:
                 with contextlib.suppress(NoSpaceError):
                     self._log.checkpoint_high_watermark()
                     self._checkpointed = self._log.high_watermark
-
-
-@contextlib.contextmanager
-def _all_is_kept() -> Iterator[None]:
-    """Hundreds of thousands of objects are made and stay: nobody need look for garbage in them, in
-    turns that grow with their number.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def read_whole(log: QuorumReplicaLog) -> MetadataImage:

@@ -8,13 +8,12 @@ memory of a second image.
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import itertools
 from typing import TYPE_CHECKING
 
 from replog.controller.metadata_image import MetadataImage
 from replog.errors import CorruptBatchError
+from replog.runtime import garbage
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -25,36 +24,6 @@ if TYPE_CHECKING:
 READ_BYTES = 256 * 1024
 PIECE_RECORDS = 500
 """Of a piece; the batch of one decision is decoded whole."""
-LARGE_RECORDS = 10_000
-LARGE_BYTES = 1024 * 1024
-"""Of a snapshot: below, its image is nothing to speak of."""
-
-
-class _Collections:
-    """Looks for garbage: nobody takes one in this process while a snapshot is written. There is
-    none in its image, and each look would go through all of that.
-    """
-
-    def __init__(self) -> None:
-        self._writers = 0
-        self._are_wanted = True
-
-    @contextlib.contextmanager
-    def put_off(self) -> Iterator[None]:
-        """Until this and every other writer is done."""
-        if not self._writers:
-            self._are_wanted = gc.isenabled()
-            gc.disable()
-        self._writers += 1
-        try:
-            yield
-        finally:
-            self._writers -= 1
-            if not self._writers and self._are_wanted:
-                gc.enable()
-
-
-_collections = _Collections()
 
 
 class SnapshotWriter:
@@ -71,7 +40,8 @@ class SnapshotWriter:
         """Do one piece; whether that was the last. The snapshot is durable then, and the records
         that it stands for are dropped. Raises NoSpaceError, StorageError: nothing is dropped then.
         """
-        return next(self._pieces, True)
+        with garbage.put_off():
+            return next(self._pieces, True)
 
     def abandon(self) -> None:
         """Leave it; what is written goes with the next one, or with the next start."""
@@ -79,19 +49,12 @@ class SnapshotWriter:
 
 
 def _write(log: QuorumReplicaLog, end_offset: int, now_ms: int) -> Generator[bool, None, None]:
-    with _collections.put_off() if _is_large(log, end_offset) else contextlib.nullcontext():
-        image = MetadataImage(tracks_changes=False)
-        yield from _replay(log, end_offset, image)
-        image.end_offset = end_offset
-        for _ in log.write_snapshot(end_offset, image.snapshot_records(), now_ms):
-            yield False
-        yield from _take_apart(image)
-
-
-def _is_large(log: QuorumReplicaLog, end_offset: int) -> bool:
-    return end_offset - log.log_start_offset > LARGE_RECORDS or any(
-        size_bytes > LARGE_BYTES for size_bytes in log.snapshots.sizes.values()
-    )
+    image = MetadataImage(tracks_changes=False)
+    yield from _replay(log, end_offset, image)
+    image.end_offset = end_offset
+    for _ in log.write_snapshot(end_offset, image.snapshot_records(), now_ms):
+        yield False
+    yield from _take_apart(image)
 
 
 def _replay(log: QuorumReplicaLog, end_offset: int, image: MetadataImage) -> Iterator[bool]:
