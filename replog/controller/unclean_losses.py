@@ -13,6 +13,7 @@ can put them together, for as long as the topic is there:
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from replog.admin_messages import (
@@ -66,14 +67,17 @@ class UncleanLosses:
             "holders": others,
             "end": None if end is None else end.log_end_offset,
         }
-        elections = self._elections(partition)
-        for epoch in elections[: max(len(elections) + 1 - ELECTIONS_MAX, 0)]:
-            self._forget(partition, epoch)
+        self._keep_only(partition, self._elections(partition)[1 - ELECTIONS_MAX :])
         self._note(partition, self._name(ELECTED, partition, partition.leader_epoch), note)
 
     def told(self, partition: PartitionImage, broker_id: int, lost: LostRecords) -> None:
-        """A broker has cut records because of an unclean election; it may say so again."""
+        """A broker has cut records because of an unclean election; it may say so again.
+
+        Nobody asks any more for an election whose notes were dropped, and its own journal has it.
+        """
         epoch = lost.unclean_epoch
+        if self._read(partition, self._name(ELECTED, partition, epoch)) is None:
+            return
         name = f"{self._name(LOST, partition, epoch)}.{broker_id}"
         before = self._read(partition, name) or {"committed": 0, "ranges": []}
         known = [EpochRange(*one) for one in before["ranges"]]
@@ -139,11 +143,15 @@ class UncleanLosses:
         notes = self._image.notes.get(partition.topic.name, {})
         return sorted(int(name.removeprefix(prefix)) for name in notes if name.startswith(prefix))
 
-    def _forget(self, partition: PartitionImage, epoch: int) -> None:
-        elected, lost = (self._name(kind, partition, epoch) for kind in (ELECTED, LOST))
+    def _keep_only(self, partition: PartitionImage, epochs: Collection[int]) -> None:
+        """Drop the notes of the partition's other elections, whatever there is of them."""
+        number = str(partition.name.partition)
         for name in list(self._image.notes.get(partition.topic.name, ())):
-            if name == elected or name.startswith(f"{lost}."):
-                self._decision.write(note_of(partition.topic.name, name, None))
+            for kind in (ELECTED, LOST):
+                if name.startswith(f"{kind}.{number}."):
+                    epoch = name.removeprefix(f"{kind}.{number}.").partition(".")[0]
+                    if int(epoch) not in epochs:
+                        self._decision.write(note_of(partition.topic.name, name, None))
 
     @staticmethod
     def _name(kind: str, partition: PartitionImage, epoch: int) -> str:

@@ -9,7 +9,7 @@ from replog.admin_messages import (
     LostRange,
 )
 from replog.controller.incidents import UncleanLoss
-from replog.controller.metadata_image import MetadataImage
+from replog.controller.metadata_image import MetadataImage, note_of
 from replog.controller.unclean_losses import ELECTIONS_MAX, combined
 from replog.messages import DeleteTopicRequest, ErrorCode
 from replog.types import EpochRange, LostRecords, TopicPartition
@@ -131,17 +131,45 @@ def test_the_new_leaders_end_is_told_where_it_is_known():
     assert (election.leader_id, election.log_end_offset) == (1, 42)
 
 
+def elect_again(controller, number):
+    """One unclean election more; whoever leads cuts nothing in it."""
+    before = controller.partition().leader_id
+    after = 2 - before
+    controller.lose(before)
+    controller.start(after, incarnation=f"run {number}")
+    assert controller.partition().leader_id == after
+
+
+def noted_epochs(controller):
+    return {int(name.split(".")[3]) for name in controller.model.controller._image.notes["t"]}
+
+
 def test_old_elections_are_dropped(controller):
     for number in range(ELECTIONS_MAX + 2):
         tell(controller, controller.partition().leader_id, lost(controller, (0, number, 99)))
-        before, after = (2, 0) if number % 2 == 0 else (0, 2)
-        controller.lose(before)
-        controller.start(after, incarnation=f"run {number}")
-        assert controller.partition().leader_id == after
+        elect_again(controller, number)
     assert len(elections(controller)) == ELECTIONS_MAX
-    epochs = {one.leader_epoch for one in elections(controller)}
-    for name in controller.model.controller._image.notes["t"]:
-        assert int(name.split(".")[3]) in epochs
+    assert noted_epochs(controller) == {one.leader_epoch for one in elections(controller)}
+
+
+def test_what_is_told_late_of_an_election_that_was_dropped_is_not_noted(controller):
+    """Goal: notes do not pile up that nobody reads and no later election drops."""
+    first = lost(controller, (0, 5, 9), committed=7)
+    for number in range(ELECTIONS_MAX):
+        elect_again(controller, number)
+    before, version = dict(controller.model.controller._image.notes["t"]), controller.model.version
+    tell(controller, controller.partition().leader_id, first)
+    assert controller.model.controller._image.notes["t"] == before
+    assert controller.model.version == version
+
+
+def test_notes_that_no_election_stands_for_go_with_the_next_one(controller):
+    told = (("replog.lost.0.1.0", True), ("replog.lost.1.1.0", False))
+    for name, _ in told:
+        controller.model.controller._decision.write(note_of("t", name, '{"ranges":[]}'))
+    elect_again(controller, 1)
+    notes = controller.model.controller._image.notes["t"]
+    assert [name in notes for name, _ in told] == [not goes for _, goes in told]
 
 
 @pytest.mark.parametrize(
