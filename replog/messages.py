@@ -377,11 +377,15 @@ class LeaderlessLog:
 
 @frozen_positional
 class DamagedLog:
-    """A replica found corrupt below its recovery point since the broker registered."""
+    """A replica whose log is corrupt below its recovery point."""
 
     topic_partition: TopicPartition
     topic_id: uuid.UUID | None
     """Damage to the log of a deleted topic is none to another topic of its name."""
+    partition_epoch: int
+    """What the broker knew of the partition. A replica that was damaged before the controller's
+    latest word may have been fetched anew and be in sync again; one that still is says so when it
+    has heard that word."""
 
 
 @frozen

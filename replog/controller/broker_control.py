@@ -188,6 +188,7 @@ class BrokerControl:
             if (
                 partition is not None
                 and partition.topic.topic_id == log.topic_id
+                and partition.partition_epoch == log.partition_epoch
                 and request.broker_id in partition.replicas
                 and request.broker_id not in self._partitions.reports.damaged(partition)
             ):

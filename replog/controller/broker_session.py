@@ -16,6 +16,7 @@ registers again. It stops by its own clock before (see `leading_time`).
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Sequence
 
@@ -101,14 +102,12 @@ class BrokerSession:
         self._options = options
         self._previous_broker_epoch = NO_BROKER_EPOCH
         self._replicas: tuple[ReplicaState, ...] = ()
-        self._damaged: dict[DamagedLog, None] = {}
+        self._damaged: dict[TopicPartition, DamagedLog] = {}
+        """To be told; again and again where nobody leads: another controller knows nothing of it,
+        and elects."""
         self._damaged_told: tuple[DamagedLog, ...] = ()
-        self._registered_damaged: dict[TopicPartition, DamagedLog] = {}
-        """What the registration has told already, as long as nobody is known to lead it."""
         self._leaderless: dict[TopicPartition, LeaderlessLog | None] = {}
         """None: a log that is not open."""
-        self._damaged_leaderless: dict[TopicPartition, DamagedLog] = {}
-        """Told, and to be told again: another controller knows nothing of it, and elects."""
         self._lost: list[LostRecords] = []
         self._lost_told = 0
         """How many of these the heartbeat under way tells."""
@@ -158,9 +157,7 @@ class BrokerSession:
         elif isinstance(event, ShutdownWanted):
             effects.extend(self._leave(now_ms))
         elif isinstance(event, ReplicaDamaged):
-            log = DamagedLog(event.topic_partition, event.topic_id)
-            if self._registered_damaged.get(event.topic_partition) != log:
-                self._damaged[log] = None
+            self._damaged[event.log.topic_partition] = event.log
             self._heartbeat_soon(now_ms)
         elif isinstance(event, RecordsCut):
             self._lost.append(event.lost)
@@ -192,15 +189,14 @@ class BrokerSession:
     def _leaders_changed(self, event: LeadersChanged, now_ms: int) -> None:
         for name in event.led:
             self._leaderless.pop(name, None)
-            self._damaged_leaderless.pop(name, None)
-            self._registered_damaged.pop(name, None)
+            self._damaged.pop(name, None)
         for name in event.unopened:
             self._leaderless[name] = None
-            if name in self._registered_damaged:
-                self._damaged_leaderless[name] = self._registered_damaged[name]
         for log in event.leaderless:
             self._leaderless[log.topic_partition] = log
-        if event.leaderless:
+        for damaged in event.damaged:
+            self._damaged[damaged.topic_partition] = damaged
+        if event.leaderless or event.damaged:
             # An election may wait for how long this log is.
             self._heartbeat_soon(now_ms)
 
@@ -234,8 +230,11 @@ class BrokerSession:
                 f"expected the controller to register broker {self.broker_id}, it answered "
                 f"{response.error.name}; check its id",
             )
-        if self.broker_epoch == NO_BROKER_EPOCH:
-            self._damage_is_told()
+        # A later registration could find the log whole again, and in sync.
+        self._replicas = tuple(
+            dataclasses.replace(replica, damaged=False) if replica.damaged else replica
+            for replica in self._replicas
+        )
         self.broker_epoch = response.broker_epoch
         self.fenced = True
         self.state = SessionState.RUNNING
@@ -248,22 +247,6 @@ class BrokerSession:
         if self.leading.got_epoch(response.version, self.version):
             effects.append(LeadAgain())
         return effects
-
-    def _damage_is_told(self) -> None:
-        """The registration told of the logs that were found damaged. To tell it again would be
-        wrong once they are whole, and it may take its time on the way.
-        """
-        for replica in self._replicas:
-            if not replica.damaged:
-                continue
-            name = replica.topic_partition
-            log = DamagedLog(name, replica.topic_id)
-            if log in self._damaged:
-                del self._damaged[log]
-            else:
-                self._registered_damaged[name] = log
-            if name in self._leaderless:
-                self._damaged_leaderless[name] = log
 
     def _applied(self, delta: MetadataDelta, now_ms: int) -> Iterable[SessionEffect]:
         if delta.version <= self.version:
@@ -300,9 +283,9 @@ class BrokerSession:
         del self._lost[: self._lost_told]
         self._lost_told = 0
         for told in self._damaged_told:
-            self._damaged.pop(told, None)
-            if told.topic_partition in self._leaderless:
-                self._damaged_leaderless[told.topic_partition] = told
+            name = told.topic_partition
+            if name not in self._leaderless and self._damaged.get(name) == told:
+                del self._damaged[name]
         if self.state is SessionState.LEAVING:
             interval_ms = LEAVING_HEARTBEAT_INTERVAL_MS
         else:
@@ -360,8 +343,7 @@ class BrokerSession:
             request_id = self._registration.sent(self._new_request_id(), now_ms)
             sent.append(SendToController(request_id, register))
         if self._heartbeat.due(now_ms):
-            again = dict.fromkeys(self._damaged_leaderless.values())
-            self._damaged_told = tuple(again | self._damaged)
+            self._damaged_told = tuple(self._damaged.values())
             self._lost_told = len(self._lost)
             heartbeat = HeartbeatRequest(
                 broker_id=self.broker_id,

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from replog.types import frozen, frozen_positional
 
 if TYPE_CHECKING:
-    import uuid
-
-    from replog.messages import ControllerResponse, LeaderlessLog
+    from replog.messages import ControllerResponse, DamagedLog, LeaderlessLog
     from replog.registrations import MetadataDelta
     from replog.types import LostRecords, TopicPartition
 
@@ -89,12 +87,11 @@ class ShutdownWanted:
     """The broker wants to stop, and asks that its leaderships be moved away first."""
 
 
-@frozen
+@frozen_positional
 class ReplicaDamaged:
     """A log of this broker was found corrupt while it runs; the controller must hear of it."""
 
-    topic_partition: TopicPartition
-    topic_id: uuid.UUID | None
+    log: DamagedLog
 
 
 @frozen_positional
@@ -114,6 +111,8 @@ class LeadersChanged:
     """Nobody, and their logs here are not open."""
     led: tuple[TopicPartition, ...] = ()
     """Somebody, or the partition is gone."""
+    damaged: tuple[DamagedLog, ...] = ()
+    """Of any of these: logs that are corrupt, as they were before the delta."""
 
 
 @frozen_positional

@@ -105,6 +105,16 @@ class InSyncSetChanged:
 
 
 @frozen
+class DamageFound:
+    """A broker says that its log is corrupt: the replica leaves the in-sync set, if others are in
+    it, and is fetched anew.
+    """
+
+    topic_partition: TopicPartition
+    broker_id: int
+
+
+@frozen
 class TopicCreated:
     """A topic came to be."""
 
@@ -206,6 +216,7 @@ Incident: TypeAlias = (
     | LeaderElected
     | PartitionOffline
     | InSyncSetChanged
+    | DamageFound
     | TopicCreated
     | TopicDeleted
     | PartitionsAdded

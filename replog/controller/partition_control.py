@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from replog.controller.decision import Decision
 from replog.controller.incidents import (
+    DamageFound,
     ElectionCause,
     Incident,
     InSyncSetChanged,
@@ -122,8 +123,8 @@ class PartitionControl:
     def found_damaged(self, partition: PartitionImage, broker_id: int) -> None:
         """A replica's log is corrupt: it vouches for nothing until it has caught up again.
 
-        Changes the partition even if nobody leaves the in-sync set, so that a proposal made before
-        the damage was found comes too late to count the replica in.
+        Changes the partition even if nobody leaves the in-sync set, and names its leader, so that
+        no proposal and no fetch made before the damage was found counts the replica in.
         """
         self.reports.found_damaged(partition, broker_id)
         change = self.change(partition)
@@ -131,7 +132,10 @@ class PartitionControl:
         if broker_id in change.isr:
             change.suspects |= {broker_id}
         self.keep_or_elect(partition, change)
+        if not change.names_leader and partition.leader_id is not None:
+            change.keep_leader()
         self.carry_out(partition, change, force=True)
+        self.report(DamageFound(topic_partition=partition.name, broker_id=broker_id))
 
     def returned(self, partition: PartitionImage, broker_id: int, *, sound: bool) -> None:
         """A broker has registered anew, fenced, with the replica's log: as it was when it stopped,

@@ -133,7 +133,8 @@ class PartitionImage:
         self.leader_id = None if record.leader == NO_LEADER else record.leader
         self.leader_epoch = record.leader_epoch
         self.partition_epoch = record.partition_epoch
-        self._recovery(record.leader_recovery_state)
+        if not (self.recovering and record.leader_recovery_state == RECOVERING):
+            self._recovery(record.leader_recovery_state)
         self._registration = None
 
     def replay_change(self, record: PartitionChangeRecord) -> None:

@@ -129,6 +129,10 @@ class ReplicaHost:
         """As the controller last told, of any partition of the cluster."""
         return self._table.registrations.get(topic_partition)
 
+    def is_damaged(self, topic_partition: TopicPartition) -> bool:
+        """Whether our log of it is known corrupt, and has not been replaced since."""
+        return self._roles.is_damaged(topic_partition)
+
     def why_uncommitted(self, topic_partition: TopicPartition, offset: int) -> Uncommitted | None:
         """What holds `offset` back; None where we do not lead, or it is committed or not there."""
         leader = self.leader(topic_partition)

@@ -266,6 +266,11 @@ class ReplicaRoles:
                 )
             )
 
+    def is_damaged(self, topic_partition: TopicPartition) -> bool:
+        """Whether the log that there is, or was last, is known corrupt."""
+        fault = self._faults.get(topic_partition)
+        return fault is not None and fault[1]
+
     def replace_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """The damaged log was set aside: follow from empty."""
         replica = self._table.replicas.get(topic_partition)

@@ -16,6 +16,7 @@ from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
 from replog.errors import LogFailedError, ReplogError
 from replog.messages import (
+    DamagedLog,
     ErrorCode,
     LeaderlessLog,
     LogSize,
@@ -222,15 +223,22 @@ class BrokerNode:
 
     def _take_fault(self, fault: LogUnavailable, now_ms: int) -> None:
         if fault.damaged:
-            damaged = session_ev.ReplicaDamaged(
-                topic_partition=fault.topic_partition,
-                topic_id=self.store.topic_id(fault.topic_partition),
-            )
-            self._step_session(damaged, now_ms)
+            registration = self.host.registration(fault.topic_partition)
+            # One that could not be opened is told of with the metadata that asked for it.
+            if registration is not None and self.store.get(fault.topic_partition) is not None:
+                damaged = self._damaged_log(registration)
+                self._step_session(session_ev.ReplicaDamaged(damaged), now_ms)
         elif isinstance(fault.error, LogFailedError) and self.ended is None:
             # A leader that cannot write stands in everybody's way until somebody restarts it. Dead,
             # it is replaced at once.
             self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(fault.error))
+
+    def _damaged_log(self, registration: PartitionRegistration) -> DamagedLog:
+        return DamagedLog(
+            topic_partition=registration.topic_partition,
+            topic_id=self.store.topic_id(registration.topic_partition),
+            partition_epoch=registration.partition_epoch,
+        )
 
     def _take_loss(self, loss: RecordsLost, now_ms: int) -> None:
         lost = LostRecords(
@@ -294,12 +302,15 @@ class BrokerNode:
         removed: tuple[tuple[TopicPartition, uuid.UUID], ...],
         now_ms: int,
     ) -> None:
-        """Let the session know of logs that nobody leads, and of those that are led again."""
+        """Let the session know of logs that nobody leads, of those that are led again, and of those
+        that are damaged still.
+        """
         led = [name for name, _ in removed]
         for name in led:
             self._behind.pop(name, None)
         leaderless: list[LeaderlessLog] = []
         unopened: list[TopicPartition] = []
+        damaged: list[DamagedLog] = []
         for registration in delta.partitions:
             if self.broker_id in registration.replicas and len(registration.isr) < len(
                 registration.replicas
@@ -310,6 +321,8 @@ class BrokerNode:
             if self.broker_id not in registration.replicas:
                 led.append(registration.topic_partition)  # by whom is others' affair now
                 continue
+            if self.host.is_damaged(registration.topic_partition):
+                damaged.append(self._damaged_log(registration))
             log = self.store.get(registration.topic_partition)
             if registration.leader_id is not None:
                 led.append(registration.topic_partition)
@@ -328,7 +341,10 @@ class BrokerNode:
             )
         if led or leaderless or unopened:
             changed = session_ev.LeadersChanged(
-                leaderless=tuple(leaderless), unopened=tuple(unopened), led=tuple(led)
+                leaderless=tuple(leaderless),
+                unopened=tuple(unopened),
+                led=tuple(led),
+                damaged=tuple(damaged),
             )
             self._step_session(changed, now_ms)
 

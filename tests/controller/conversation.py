@@ -113,7 +113,11 @@ class Controller:
         if isinstance(name, DamagedLog):
             return name
         known = self.model.partition(name)
-        return DamagedLog(topic_partition=name, topic_id=known and known.topic_id)
+        return DamagedLog(
+            topic_partition=name,
+            topic_id=known and known.topic_id,
+            partition_epoch=known.partition_epoch if known else 0,
+        )
 
     def start(self, *broker_ids, **more):
         """Register and unfence; logs that nobody leads are told as they were found, or empty."""

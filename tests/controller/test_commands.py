@@ -19,6 +19,7 @@ from replog.admin_messages import (
 )
 from replog.config import ControllerOptions
 from replog.controller.incidents import ElectionCause, LeaderElected
+from replog.controller.metadata_image import MetadataImage
 from replog.messages import CreateTopicRequest, DeleteTopicRequest, ErrorCode
 from replog.types import TopicPartition
 from tests.controller import conversation
@@ -84,6 +85,14 @@ class TestUncleanElection:
         assert elect(controller, ElectionKind.UNCLEAN, name) == [(name, ErrorCode.NONE)]
         now = controller.partition()
         assert (now.leader_id, now.isr, now.unclean, now.unclean_epoch) == (1, (1,), True, 2)
+        damaged = log_of(now, 0, 3, damaged=True)
+        controller.restart(0, "second", clean=False, logs=(damaged,))
+        now = controller.partition()
+        assert (now.leader_id, now.leader_epoch, now.unclean_epoch) == (1, 3, 2)
+        image = controller.model.mirror
+        loaded = MetadataImage()
+        loaded.load(image.snapshot_records(), image.end_offset)
+        assert loaded.partition(name).registration == now, "which a snapshot keeps"
 
     def test_is_refused_where_somebody_leads_or_nobody_could(self, controller):
         name = controller.create(replicas=(0, 1))

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from replog.controller.incidents import ElectionCause, LeaderElected, PartitionOffline
+from replog.controller.incidents import DamageFound, ElectionCause, LeaderElected, PartitionOffline
 from replog.controller.leader_selection import Candidates, LogEnd, offline_partition
 from replog.messages import DamagedLog, ErrorCode
 from tests.controller.conversation import Controller, leaderless_log, log_of
@@ -339,15 +339,54 @@ class TestDamage:
         controller.heartbeat(0, damaged=(partition,))
         now = controller.partition()
         assert (now.leader_id, now.isr) == (None, (0,))
-        assert controller.incidents[-1].damaged == (0,)
+        assert controller.incidents[-2].damaged == (0,)
 
     def test_damage_to_a_log_of_another_topic_of_that_name_changes_nothing(self, controller):
         """It was deleted while the broker's heartbeat was held up."""
         partition = controller.create(replicas=(0,))
         before = controller.partition()
-        controller.heartbeat(0, damaged=(DamagedLog(partition, uuid.UUID(int=9)),))
+        log = DamagedLog(
+            topic_partition=partition,
+            topic_id=uuid.UUID(int=9),
+            partition_epoch=before.partition_epoch,
+        )
+        controller.heartbeat(0, damaged=(log,))
         assert controller.partition() is before
         assert before.leader_id == 0
+
+    def test_damage_told_late_changes_nothing_once_the_replica_is_in_sync_again(self, controller):
+        """A heartbeat overtaken by another one: meanwhile the replica was set aside and fetched."""
+        partition = controller.create()
+        before = controller.partition()
+        late = DamagedLog(
+            topic_partition=partition,
+            topic_id=before.topic_id,
+            partition_epoch=before.partition_epoch,
+        )
+        controller.heartbeat(0, damaged=(late,))
+        assert controller.propose((1, 2, 0)) is ErrorCode.NONE
+        joined = controller.partition()
+        assert set(joined.isr) == {0, 1, 2}
+        controller.heartbeat(0, damaged=(late,))
+        assert controller.partition() is joined
+        for broker_id in (1, 2):
+            controller.lose(broker_id)
+        assert controller.partition().leader_id == 0
+
+    def test_what_was_fetched_or_proposed_before_the_damage_was_found_is_fenced(self, controller):
+        """Else a late fetch would count the replica in that is being emptied."""
+        partition = controller.create()
+        before = controller.partition()
+        controller.heartbeat(1, damaged=(partition,))
+        now = controller.partition()
+        assert (now.leader_id, now.isr) == (0, (0, 2))
+        assert now.leader_epoch == before.leader_epoch + 1
+        assert now.partition_epoch == before.partition_epoch + 1
+
+    def test_operators_read_who_found_damage(self, controller):
+        partition = controller.create()
+        controller.heartbeat(1, damaged=(partition,))
+        assert DamageFound(topic_partition=partition, broker_id=1) in controller.incidents
 
     def test_telling_it_twice_changes_nothing_more(self, controller):
         partition = controller.create()

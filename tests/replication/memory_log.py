@@ -45,6 +45,10 @@ class MemoryLog:
         self._high_watermark = start if high_watermark is None else high_watermark
 
     @property
+    def size_bytes(self) -> int:
+        return sum(len(record.payload) for record in self.records)
+
+    @property
     def high_watermark(self) -> int:
         return self._high_watermark
 

@@ -7,8 +7,11 @@ import uuid
 import pytest
 
 from replog.config import ControllerOptions, ReplicationOptions
+from replog.errors import CorruptBatchError
 from replog.messages import (
+    DamagedLog,
     HeartbeatRequest,
+    HeartbeatResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
     ReplicaState,
@@ -34,6 +37,7 @@ class World:
         self.sent: dict[int, object] = {}
         self.logs = {AGAIN: MemoryLog(), GONE: MemoryLog()}
         self.ids = {AGAIN: OLD_ID, GONE: GONE_ID}
+        self.damaged: set[TopicPartition] = set()
         self.node = BrokerNode(
             1,
             "run",
@@ -45,7 +49,10 @@ class World:
     # the store
 
     def get(self, name):
-        return self.logs.get(name)
+        return None if name in self.damaged else self.logs.get(name)
+
+    def topic_id(self, name):
+        return self.ids.get(name)
 
     def replica_states(self):
         return tuple(
@@ -60,6 +67,8 @@ class World:
 
     def open(self, registration):
         name = registration.topic_partition
+        if name in self.damaged:
+            raise CorruptBatchError(f"expected sound batches in {name}", path=None, position=0)
         if self.ids.get(name) != registration.topic_id:
             self.delete(name)
             self.logs[name], self.ids[name] = MemoryLog(), registration.topic_id
@@ -86,14 +95,9 @@ class World:
         self.done.append("fetch")
 
 
-def registration(name, topic_id):
-    return PartitionRegistration(
-        topic_partition=name,
-        topic_id=topic_id,
-        replicas=(1, 2),
-        isr=(2,),
-        leader_id=2,
-    )
+def registration(name, topic_id, **more):
+    known = {"replicas": (1, 2), "isr": (2,), "leader_id": 2, **more}
+    return PartitionRegistration(topic_partition=name, topic_id=topic_id, **known)
 
 
 def news(version, *, registered):
@@ -141,3 +145,34 @@ def test_it_does_not_say_so_before_it_has_what_registered_it(world) -> None:
     world.node.follow_metadata(news(REGISTERED, registered=False), 2)
     told = [one for one in world.sent.values() if isinstance(one, HeartbeatRequest)]
     assert all(one.version < REGISTERED + 1 for one in told)
+
+
+def test_a_damaged_log_is_told_with_each_word_on_its_partition_until_it_is_whole(world) -> None:
+    """Goal: the controller may take an earlier report for one that came late."""
+
+    def answer_heartbeats(version) -> tuple[DamagedLog, ...]:
+        """One may be sent when another is answered; what the last one told."""
+        told = ()
+        while heartbeats := [
+            request_id
+            for request_id, request in world.sent.items()
+            if isinstance(request, HeartbeatRequest)
+        ]:
+            told = world.sent.pop(heartbeats[0]).damaged
+            world.node.receive_response(heartbeats[0], HeartbeatResponse(fenced=True), version)
+        return told
+
+    def told_after(version) -> tuple[DamagedLog, ...]:
+        known = registration(AGAIN, AGAIN_ID, isr=(1, 2), partition_epoch=version)
+        world.node.follow_metadata(MetadataDelta(version=version, partitions=(known,)), version)
+        return answer_heartbeats(version)
+
+    world.node.follow_metadata(news(REGISTERED + 1, registered=True), 2)
+    assert told_after(REGISTERED + 2) == ()
+    world.damaged.add(AGAIN)
+    for version in (REGISTERED + 3, REGISTERED + 4):
+        (log,) = told_after(version)
+        assert (log.topic_partition, log.partition_epoch) == (AGAIN, version)
+    world.damaged.clear()
+    world.logs[AGAIN] = MemoryLog()
+    assert told_after(REGISTERED + 5) == ()

@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from replog.controller.broker_image import raw_incarnation
-from replog.controller.incidents import EventFailed, TransitionRefused
+from replog.controller.incidents import DamageFound, EventFailed, TransitionRefused
 from replog.messages import (
-    ErrorCode,
     FetchRequest,
     FetchResponse,
-    HeartbeatRequest,
     ProduceRequest,
 )
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta, PartitionRegistration
@@ -294,16 +292,11 @@ class Oracle:
 
     # -- controllers
 
-    def controller_answered(self, request: Any, response: Any) -> None:
-        """A controller answers; what it says is committed."""
-        if type(request) is HeartbeatRequest and response.error is ErrorCode.NONE:
-            at_risk = self.truth.at_risk.get(request.broker_id, {})
-            for log in request.damaged:
-                at_risk.pop(log.topic_partition, None)
-
     def controller_reported(self, incident: Any) -> None:
         if isinstance(incident, TransitionRefused | EventFailed):
             raise Violation("a decision", f"the controller has found a bug of its own: {incident}")
+        if isinstance(incident, DamageFound):
+            self.truth.at_risk.get(incident.broker_id, {}).pop(incident.topic_partition, None)
         self.marks.controller_incident(incident)
         if self.trace is not None:
             self.trace(f"controller: {incident}")

@@ -9,8 +9,8 @@ import bisect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from replog.controller.effects import ControllerEffect, Respond
-from replog.controller.events import ControllerEvent, RequestReceived
+from replog.controller.effects import ControllerEffect
+from replog.controller.events import ControllerEvent
 from replog.controller.quorum.election_state import ElectionState
 from replog.controller.quorum.messages import QuorumRequest, QuorumResponse
 from replog.runtime.journal import JournalEntry
@@ -42,8 +42,6 @@ class QuorumOracle:
     def __init__(self, truth: QuorumTruth, checkers: Sequence[object], cluster: Oracle) -> None:
         self.truth = truth
         self._cluster = cluster
-        self._asked: dict[tuple[int, int], tuple[int | None, Any]] = {}
-        """(controller, request id) -> who asks it what."""
         self._hears: dict[str, tuple[Callable[..., None], ...]] = {
             name: tuple(getattr(one, name) for one in checkers if hasattr(one, name))
             for name in QUORUM_EVENTS
@@ -118,23 +116,12 @@ class QuorumOracle:
 
     def controller_ended(self, machine: SimController, how: str) -> None:
         self._cluster.note(f"{machine} {how}")
-        self._asked = {
-            key: asked for key, asked in self._asked.items() if key[0] != machine.address
-        }
         self._tell("controller_ended", machine, how)
 
     def controller_stepped(
         self, machine: SimController, event: ControllerEvent, effects: list[ControllerEffect]
     ) -> None:
-        if isinstance(event, RequestReceived):
-            key = (machine.address, event.request_id)
-            self._asked[key] = (event.sender, event.request)
         self._tell("controller_stepped", machine, event, effects)
-        for effect in effects:
-            if isinstance(effect, Respond):
-                asked = self._asked.pop((machine.address, effect.request_id), None)
-                if asked is not None:
-                    self._cluster.controller_answered(asked[1], effect.response)
 
     def member_sent(self, machine: SimController, to: int, request: QuorumRequest) -> None:
         self._tell("member_sent", machine, to, request)
