@@ -101,7 +101,7 @@ def test_a_cut_off_controller_is_replaced_and_steps_down():
             "it to know what was decided since",
         )
 
-    run(scenario, controllers=3, quorum=QuorumOptions(fetch_timeout_ms=300))
+    run(scenario, controllers=3, quorum=QuorumOptions(fetch_timeout_ms=300, fetch_wait_max_ms=100))
 
 
 def test_a_broker_starts_from_its_copy_of_the_metadata_while_no_controller_runs():
@@ -301,4 +301,4 @@ def test_what_was_answered_survives_controllers_that_die_at_any_moment():
         assert set(done) == set(cluster.topics())
         assert len(done) == 32
 
-    run(scenario, controllers=3, quorum=QuorumOptions(fetch_timeout_ms=500))
+    run(scenario, controllers=3, quorum=QuorumOptions(fetch_timeout_ms=500, fetch_wait_max_ms=100))
