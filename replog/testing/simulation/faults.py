@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from replog.messages import AlterPartitionRequest, FetchRequest
+from replog.testing.simulation.held_requests import hold_next
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
 from replog.testing.simulation.sim_broker import SimBroker
@@ -401,11 +401,16 @@ class Faults:
         return True
 
     def _hold_request(self, action: Action) -> bool:
-        """The next in-sync set that is proposed, or the next fetch, comes late and not alone."""
+        """See `held_requests`; replicas that were to join are cut off meanwhile."""
         source, target = action.targets
-        kind = FetchRequest if target in self.world.brokers else AlterPartitionRequest
-        held_us = action.duration_ms * MICROSECONDS_PER_MS
-        self.world.network.break_under(source, target, kind, held_us)
+
+        def cut_off(joining: Sequence[int]) -> None:
+            if self.healed:
+                return
+            links = tuple(end for member in joining for end in (member, source))
+            self._cut(action._replace(targets=links, duration_ms=action.duration_ms + 1000))
+
+        hold_next(self.world, source, target, action.duration_ms, cut_off)
         return True
 
     def _machine(self, action: Action) -> SimBroker | SimController:

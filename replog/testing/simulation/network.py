@@ -107,7 +107,7 @@ class Network:
         """Directed links that deliver nothing, with how many faults keep them so."""
         self._clogged_until_us: dict[tuple[int, int], int] = {}
         self._on_event = on_event
-        self._breaks: dict[tuple[int, int], tuple[type, int]] = {}
+        self._breaks: dict[tuple[int, int], tuple[type, int, Callable[[Any], None]]] = {}
         """Links whose connection breaks under a request of that kind, which comes so much later."""
 
     def request(self, client: int, server: int, request_id: int, request: Any) -> Connection:
@@ -116,11 +116,13 @@ class Network:
         if connection is None or not connection.open:
             connection = self._connections[client, server] = Connection(client, server)
         self._send(connection, connection.to_server, client, server, (request_id, request))
-        kind, held_us = self._breaks.get((client, server), (None, 0))
-        if kind is not None and isinstance(request, kind):
+        broken = self._breaks.get((client, server))
+        if broken is not None and isinstance(request, broken[0]):
             del self._breaks[client, server]
+            _, held_us, on_break = broken
             self._hold_up(connection, held_us)
             self._break(connection, keeps_requests=True)
+            on_break(request)
         return connection
 
     def respond(self, connection: Connection, request_id: int, response: Any) -> None:
@@ -161,13 +163,20 @@ class Network:
         """Deliver nothing from `source` to `target` before `until_us`; then all of it."""
         self._clogged_until_us[source, target] = until_us
 
-    def break_under(self, client: int, server: int, kind: type, held_us: int) -> None:
-        """Break their connection under the next request of that kind.
+    def break_under(
+        self,
+        client: int,
+        server: int,
+        kind: type,
+        held_us: int,
+        on_break: Callable[[Any], None],
+    ) -> None:
+        """Break their connection under the next request of that kind, and tell `on_break` of it.
 
         The server finds the request `held_us` later in a socket that it had not read yet, and
         carries it out: perhaps after others that the client has sent since.
         """
-        self._breaks[client, server] = (kind, held_us)
+        self._breaks[client, server] = (kind, held_us, on_break)
 
     def reset(self, client: int, server: int) -> None:
         """Break the connection between two addresses, if there is one."""
