@@ -79,7 +79,9 @@ class ProduceServer:
             leader.synced.add(pending)
         else:
             pending.acknowledge(Durability.LEADER if wait.acks == Acks.LEADER else None)
-        leader.advance_high_watermark(now_ms)
+        if len(leader.isr.maximal) == 1:
+            # Else another one holds the high watermark, and moves it by its next fetch.
+            leader.advance_high_watermark(now_ms)
         if done.duplicate:
             # What it waits for may have been reached long ago, and nothing tells it again.
             leader.acknowledge_reached()

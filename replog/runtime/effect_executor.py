@@ -112,7 +112,7 @@ class EffectExecutor:
                 event = events.popleft()
                 if type(event) is LogUnavailable:
                     self._on_fault(event, now_ms)
-                effects = self._core(event, now_ms, more)
+                effects = self._core(event, now_ms, more or bool(events))
                 if len(effects) > 1 and type(event) is ResponseReceived:
                     self._settle_ahead(effects)
                 for effect in effects:

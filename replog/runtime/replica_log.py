@@ -35,6 +35,7 @@ class ReplicaLog:
 
     __slots__ = (
         "_settle_soon",
+        "_settled_epoch",
         "_synced",
         "append_as_follower",
         "append_as_leader",
@@ -42,6 +43,8 @@ class ReplicaLog:
         "set_high_watermark",
     )
 
+    _settled_epoch: bytes
+    """The latest leader epoch, as batches have it, if nothing is put off; else none."""
     append_as_leader: Callable[..., AppendResult]
     append_as_follower: Callable[..., AppendResult]
 
@@ -122,6 +125,8 @@ class ReplicaLog:
 
     def lacks_for(self, batches: RawBatches) -> bool:
         """Whether something must be synced before a leader's batches can be appended."""
+        if memoryview(batches)[LEADER_EPOCH_AT:LEADER_EPOCH_END] == self._settled_epoch:
+            return False
         return self.log.unsettled or _leader_epoch_of(batches) > self.log.latest_epoch
 
     def settle_for(self, batches: RawBatches) -> None:
@@ -140,9 +145,11 @@ class ReplicaLog:
     def _bind_appends(self) -> None:
         """What each produce calls goes straight to the log, once what was put off is synced."""
         if self.log.unsettled:
+            self._settled_epoch = b""
             self.append_as_leader = self._settle_and_append_as_leader
             self.append_as_follower = self._settle_and_append_as_follower
         else:
+            self._settled_epoch = self.log.latest_epoch.to_bytes(4, "big", signed=True)
             self.append_as_leader = self.log.append_as_leader
             self.append_as_follower = self.log.append_as_follower
 
