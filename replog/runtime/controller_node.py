@@ -59,9 +59,12 @@ _FROM_BROKERS = frozenset(
 )
 logger = logging.getLogger(__name__)
 
-COMMANDS_PER_TICK = 16
+COMMANDS_PER_TICK = 8
 """How many commands of clients are begun before everybody else has a turn, so that no queue of them
 ever stands in the way of brokers: whether somebody leads is decided first."""
+COMMANDS_WAITING_MAX = 64
+"""How many are taken in before clients have to wait: what lies with them costs the loop nothing,
+which then has time for brokers, or stands still and leaves the interpreter to the log's sync."""
 COMMANDS_WAIT_MS_MAX = 20
 """How long none is begun while what was decided for brokers has yet to be committed."""
 
@@ -164,6 +167,11 @@ class ControllerNode:
         if self.is_active and isinstance(request, QuorumFetchRequest):
             self.controller.journal.received(request.replica_id, request.high_watermark, now_ms)
         self.quorum.receive_request(request_id, request, now_ms)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether clients had better wait with further commands."""
+        return len(self._commands) >= COMMANDS_WAITING_MAX
 
     def put_off(self, request_id: int, request: ControllerRequest) -> bool:
         """Take a client's command whose turn comes with some tick, if it does: nothing moves."""

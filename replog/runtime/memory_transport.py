@@ -1,4 +1,4 @@
-"""Messages between the nodes of one process: a mailbox for each node, emptied by `deliver`.
+"""Messages between the nodes of one process: mailboxes of each node, emptied by `deliver`.
 
 Requests and answers are handed over as objects, with no copy: records stay the leader's read view.
 Every pair of nodes has a connection in the sense that matters: between two nodes messages keep
@@ -9,7 +9,8 @@ paused node waits where it is, as in the buffers of a socket, until the way is f
 until no message is on its way or its budget is spent, and never runs within itself. So whatever has
 come for a node while others had their turn is handed over in one go, and a node that is told so
 (`more`) need do only once what follows from all of it. A long one is left for the next after
-`MESSAGES_A_TURN`, so that nobody waits for all that somebody else was sent.
+`MESSAGES_A_TURN`, so that nobody waits for all that somebody else was sent. What clients send has
+mailboxes of its own, and stays there while the node that it is for takes no more of it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from replog.errors import invariant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from replog.messages import Request, Response
 
@@ -83,22 +84,35 @@ _Message: TypeAlias = tuple[int, int, int, int, Any]
 """Kind, sender, receiver, id (the exchange's for _REQUEST and _GONE, else the receiver's), body."""
 
 
+class _Mailbox(collections.deque[_Message]):
+    """What is on its way to one node, from other nodes or `of_clients`."""
+
+    __slots__ = ("of_clients", "receiver")
+
+    def __init__(self, receiver: int, *, of_clients: bool) -> None:
+        super().__init__()
+        self.receiver = receiver
+        self.of_clients = of_clients
+
+
 class MemoryTransport:
-    """The messages on their way between all nodes. `wake` is called when the first one comes."""
+    """The messages on their way between all nodes. `wake` is called when some come after none."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake
         self._endpoints: dict[int, Endpoint] = {}
         self._watchers: dict[int, None] = {}
-        self._mailboxes: dict[int, collections.deque[_Message]] = {}
-        self._turns: collections.deque[int] = collections.deque()
-        """Whose mailbox is not empty, and perhaps some whose is."""
-        self._count = 0
-        """Messages in all mailboxes."""
+        self._of_nodes: dict[int, _Mailbox] = {}
+        self._of_clients: dict[int, _Mailbox] = {}
+        """Mailboxes by receiver."""
+        self._turns: collections.deque[_Mailbox] = collections.deque()
+        """Mailboxes that are not empty, and perhaps some that are."""
         self._exchanges: dict[int, _Exchange] = {}
         self._next_exchange_id = 0
         self._cut: set[tuple[int, int]] = set()
         self._paused: set[int] = set()
+        self._full: set[int] = set()
+        """Who receives nothing of clients for now."""
         self._held: list[_Message] = []
         self._delivering = False
         self.receiver = CLIENT
@@ -106,7 +120,7 @@ class MemoryTransport:
 
     def __len__(self) -> int:
         """Messages that `deliver` would hand over."""
-        return self._count
+        return sum(map(len, self._turns))
 
     def __contains__(self, address: int) -> bool:
         """Whether a node is there."""
@@ -165,10 +179,11 @@ class MemoryTransport:
         del self._endpoints[address]
         self._watchers.pop(address, None)
         self._paused.discard(address)
+        self._full.discard(address)
         on_the_way = [
             message
-            for message in (*self._held, *itertools.chain.from_iterable(self._mailboxes.values()))
-            if address in message[1:3]
+            for message in itertools.chain(self._held, *self._mailboxes())
+            if message[1] == address or message[2] == address
         ]
         if on_the_way:
             self._drop_messages(address)
@@ -192,9 +207,8 @@ class MemoryTransport:
 
     def _drop_messages(self, address: int) -> None:
         """Those that die with the node at this address."""
-        for mailbox in self._mailboxes.values():
+        for mailbox in self._mailboxes():
             kept = [message for message in mailbox if not _touches(message, address)]
-            self._count -= len(mailbox) - len(kept)
             mailbox.clear()
             mailbox.extend(kept)
         self._held = [message for message in self._held if not _touches(message, address)]
@@ -220,79 +234,94 @@ class MemoryTransport:
         self._paused.discard(address)
         self._release()
 
+    def hold_clients(self, address: int) -> None:
+        """Let a node receive nothing of clients until `let_clients`; nobody is told."""
+        self._full.add(address)
+
+    def let_clients(self, address: int) -> None:
+        self._full.discard(address)
+        mailbox = self._of_clients.get(address)
+        if mailbox:
+            self._turns.append(mailbox)
+            self._wake()
+
     def deliver(self, budget: int) -> None:
         """Hand over up to `budget` messages."""
         invariant(not self._delivering, "no delivery within a delivery")
         turns = self._turns
-        endpoints = self._endpoints
         self._delivering = True
         try:
             while budget and turns:
-                self.receiver = receiver = turns[0]
-                mailbox = self._mailboxes[receiver]
-                left = min(budget, MESSAGES_A_TURN)
-                budget -= left
-                while left and mailbox:
-                    left -= 1
-                    self._count -= 1
-                    message = mailbox.popleft()
-                    stops = self._cut or self._paused
-                    if stops and self._is_stopped(message):
-                        self._held.append(message)
-                        continue
-                    kind, sender, _, number, body = message
-                    endpoint = endpoints.get(receiver)
-                    if endpoint is None:
-                        continue
-                    if kind == _REQUEST:
-                        # What may be held back, whatever lies in the mailbox, is not promised.
-                        more = bool(left and mailbox and mailbox[0][0] == _REQUEST and not stops)
-                        endpoint.receive_request(number, sender, body, more=more)
-                    elif kind == _RESPONSE:
-                        endpoint.receive_response(number, body)
-                    elif kind == _FAILURE:
-                        endpoint.request_failed(number)
-                    elif kind == _GONE:
-                        endpoint.requester_gone(number)
-                    else:
-                        endpoint.connection_lost(sender)
-                budget += left
-                if mailbox:
-                    turns.rotate(-1)
-                else:
-                    turns.popleft()
+                mailbox = turns.popleft()
+                if mailbox.of_clients and mailbox.receiver in self._full:
+                    continue  # until `let_clients`
+                try:
+                    budget -= self._hand_over(mailbox, min(budget, MESSAGES_A_TURN))
+                finally:
+                    if mailbox:
+                        turns.append(mailbox)
         finally:
             self._delivering = False
 
+    def _hand_over(self, mailbox: _Mailbox, count: int) -> int:
+        """Empty a mailbox, but for what is behind its first `count` messages; how many it were."""
+        self.receiver = receiver = mailbox.receiver
+        endpoints = self._endpoints
+        left = count
+        while left and mailbox:
+            left -= 1
+            message = mailbox.popleft()
+            stops = self._cut or self._paused
+            if stops and self._is_stopped(message):
+                self._held.append(message)
+                continue
+            kind, sender, _, number, body = message
+            endpoint = endpoints.get(receiver)
+            if endpoint is None:
+                continue
+            if kind == _REQUEST:
+                # What may be held back, whatever lies in the mailbox, is not promised.
+                more = bool(left and mailbox and mailbox[0][0] == _REQUEST and not stops)
+                endpoint.receive_request(number, sender, body, more=more)
+            elif kind == _RESPONSE:
+                endpoint.receive_response(number, body)
+            elif kind == _FAILURE:
+                endpoint.request_failed(number)
+            elif kind == _GONE:
+                endpoint.requester_gone(number)
+            else:
+                endpoint.connection_lost(sender)
+        return count - left
+
     def _put(self, message: _Message, *, first: bool = False) -> None:
-        receiver = message[2]
-        mailbox = self._mailboxes.get(receiver)
-        if mailbox is None:
-            mailbox = self._mailboxes[receiver] = collections.deque()
-        if not mailbox:
-            self._turns.append(receiver)
-        if first:
-            mailbox.appendleft(message)
-        else:
-            mailbox.append(message)
-        self._count += 1
-        if self._count == 1 and not self._delivering:
+        mailbox = self._mailbox_of(message)
+        if not mailbox and not self._delivering:
             self._wake()
+        if first:
+            self._turns.appendleft(mailbox)
+            mailbox.appendleft(message)
+            return
+        if not mailbox:
+            self._turns.append(mailbox)
+        mailbox.append(message)
+
+    def _mailbox_of(self, message: _Message) -> _Mailbox:
+        sender, receiver = message[1], message[2]
+        mailboxes = self._of_clients if sender == CLIENT else self._of_nodes
+        mailbox = mailboxes.get(receiver)
+        if mailbox is None:
+            mailbox = mailboxes[receiver] = _Mailbox(receiver, of_clients=sender == CLIENT)
+        return mailbox
+
+    def _mailboxes(self) -> Iterator[_Mailbox]:
+        yield from self._of_nodes.values()
+        yield from self._of_clients.values()
 
     def _release(self) -> None:
         """Try what was held again, ahead of the rest: all of it is older than its like there."""
         held, self._held = self._held, []
-        if not held:
-            return
-        idle = not self._count
         for message in reversed(held):
-            mailbox = self._mailboxes[message[2]]
-            if not mailbox:
-                self._turns.append(message[2])
-            mailbox.appendleft(message)
-        self._count += len(held)
-        if idle:
-            self._wake()
+            self._put(message, first=True)
 
     def _is_stopped(self, message: _Message) -> bool:
         return message[2] in self._paused or message[1:3] in self._cut

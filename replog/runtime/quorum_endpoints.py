@@ -191,6 +191,8 @@ class ControllerEndpoint(MemberEndpoint):
         """changed(self) is called when its metadata, or who leads the quorum, may have changed."""
         super().__init__(pump, controller_address(node_id), opened, settings)
         self._changed = changed
+        self._is_full = False
+        """Clients wait with further commands."""
         self.journal = journal
         self.node = ControllerNode(
             node_id,
@@ -229,6 +231,9 @@ class ControllerEndpoint(MemberEndpoint):
 
     def receive_request(self, request_id: int, sender: int, request: Any, *, more: bool) -> None:
         if sender == CLIENT and self.node.put_off(request_id, request):
+            if self.node.is_full:
+                self._is_full = True
+                self._transport.hold_clients(self.address)
             return
         if type(request) in _QUORUM_REQUESTS:
             self.node.receive_member_request(request_id, request, self._now_ms())
@@ -246,6 +251,9 @@ class ControllerEndpoint(MemberEndpoint):
 
     def _stepped(self) -> None:
         super()._stepped()
+        if self._is_full and not self.node.is_full:
+            self._is_full = False
+            self._transport.let_clients(self.address)
         self._changed(self)
 
 

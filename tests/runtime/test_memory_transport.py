@@ -6,6 +6,7 @@ import pytest
 
 from replog.errors import InvariantViolation
 from replog.runtime.memory_transport import (
+    CLIENT,
     MESSAGES_A_TURN,
     MemoryTransport,
     controller_address,
@@ -247,3 +248,59 @@ def test_a_long_mailbox_leaves_the_others_their_turn(transport):
     assert [heard[2] for heard in transport.nodes[2].heard] == [
         f"r{number}" for number in range(MESSAGES_A_TURN + 5)
     ]
+
+
+def test_clients_wait_with_the_node_that_takes_no_more_of_them_and_others_do_not(transport):
+    woken = []
+    transport._wake = lambda: woken.append(len(transport))
+    transport.hold_clients(2)
+    for number in range(3):
+        transport.request(CLIENT, 2, number, f"c{number}")
+        transport.request(1, 2, number, f"b{number}")
+        transport.request(CLIENT, 3, number, f"d{number}")
+    deliver(transport)
+    assert [heard[2] for heard in transport.nodes[2].heard] == ["b0", "b1", "b2"]
+    assert [heard[2] for heard in transport.nodes[3].heard] == ["d0", "d1", "d2"]
+    woken.clear()
+    transport.let_clients(2)
+    assert woken == [3]
+    deliver(transport)
+    assert [heard[2] for heard in transport.nodes[2].heard[3:]] == ["c0", "c1", "c2"]
+    transport.let_clients(2)
+    assert woken == [3], "nothing is left"
+
+
+def test_what_waits_with_clients_fails_with_the_node_and_its_successor_takes_all(transport):
+    clients = Node(transport)
+    transport.attach(CLIENT, clients)
+    transport.hold_clients(2)
+    transport.request(CLIENT, 2, 7, "held")
+    deliver(transport)
+    transport.detach(2)
+    deliver(transport)
+    assert clients.heard == [("failed", 7)]
+    successor = Node(transport)
+    transport.attach(2, successor)
+    transport.request(CLIENT, 2, 8, "again")
+    deliver(transport)
+    assert successor.heard == [("request", CLIENT, "again")]
+
+
+def test_a_node_that_breaks_keeps_nobody_elses_messages_back(transport):
+    class Broken(Node):
+        def receive_request(self, request_id, sender, request, *, more):
+            super().receive_request(request_id, sender, request, more=more)
+            raise RuntimeError(request)
+
+    transport.detach(3)
+    broken = Broken(transport)
+    transport.attach(3, broken)
+    for number in range(2):
+        transport.request(1, 3, number, number)
+        transport.request(1, 2, number, number)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            transport.deliver(100)
+    deliver(transport)
+    assert [heard[2] for heard in broken.heard] == [0, 1]
+    assert [heard[2] for heard in transport.nodes[2].heard] == [0, 1]

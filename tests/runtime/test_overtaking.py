@@ -7,8 +7,12 @@ import pytest
 from replog.admin_messages import AlterOptionsRequest, ResourceKind
 from replog.config import LogConfig
 from replog.messages import ErrorCode
-from replog.runtime.controller_node import COMMANDS_PER_TICK, COMMANDS_WAIT_MS_MAX
-from replog.runtime.memory_transport import controller_address
+from replog.runtime.controller_node import (
+    COMMANDS_PER_TICK,
+    COMMANDS_WAIT_MS_MAX,
+    COMMANDS_WAITING_MAX,
+)
+from replog.runtime.memory_transport import MESSAGES_A_TURN, controller_address
 from tests.runtime.hand_cranked import CONTROLLER_ID, HandCranked
 
 COMMANDS = 500
@@ -46,6 +50,8 @@ def test_a_change_of_leaders_overtakes_the_commands_in_front_of_it(cluster, node
     cluster.settle()
     begun = len(answers)
     assert 0 < begun <= COMMANDS_PER_TICK
+    taken = begun + len(node._commands)
+    assert taken <= COMMANDS_WAITING_MAX + MESSAGES_A_TURN < COMMANDS, "the rest lies with clients"
     assert cluster.leader_id == 1
     node.broker_lost(1, cluster.clock.monotonic_ms())
     cluster.settle()
