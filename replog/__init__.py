@@ -14,7 +14,7 @@ with replog.LocalCluster(3) as cluster:
 
 from typing import TYPE_CHECKING, Any
 
-from replog.config import ControllerOptions, LogConfig, ReplicationOptions
+from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
 from replog.errors import ReplogError
 from replog.storage.log_directory import LogDirectory
 from replog.storage.partition_log import PartitionLog as Log
@@ -31,6 +31,7 @@ __all__ = [
     "Log",
     "LogConfig",
     "LogDirectory",
+    "QuorumOptions",
     "Record",
     "ReplicationOptions",
     "ReplogError",

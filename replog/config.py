@@ -7,7 +7,7 @@ import functools
 import numbers
 import re
 from collections.abc import Mapping
-from typing import Literal, Self, get_args, get_type_hints
+from typing import Literal, Self, TypeAlias, get_args, get_type_hints
 
 from replog.errors import UsageError, shown
 
@@ -187,6 +187,10 @@ class ReplicationOptions:
     rack_aware_reads: bool = False
     """Let a leader send consumers to an in-sync replica in their own rack (KIP-392)."""
 
+    def __post_init__(self) -> None:
+        _check_options(self, least={"replica_fetch_backoff_ms": 0, "replica_fetch_min_bytes": 0})
+        _check_order(self, "replica_fetch_wait_max_ms", "replica_lag_time_max_ms")
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerOptions:
@@ -201,6 +205,10 @@ class ControllerOptions:
     """The brake: how many leaderships one run of the balance moves."""
     leader_moves_pause_ms: int = 1000
     """How long a run that the brake has stopped waits before it goes on."""
+
+    def __post_init__(self) -> None:
+        _check_options(self, least={"leader_imbalance_per_broker_percentage": 0})
+        _check_order(self, "broker_heartbeat_interval_ms", "broker_session_timeout_ms")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,3 +226,38 @@ class QuorumOptions:
     snapshot_interval_bytes: int = 20971520
     """After so many bytes of committed records a node writes a snapshot, and cuts its log below it:
     Kafka's `metadata.log.max.record.bytes.between.snapshots`."""
+
+    def __post_init__(self) -> None:
+        _check_options(self, least={"retry_backoff_ms": 0})
+        _check_order(self, "fetch_wait_max_ms", "fetch_timeout_ms")
+
+
+Options: TypeAlias = ReplicationOptions | ControllerOptions | QuorumOptions
+
+
+def _check_options(options: Options, least: Mapping[str, int]) -> None:
+    """Each by its default's type; integers of at least 1, unless `least` says otherwise.
+
+    Raises UsageError.
+    """
+    for field in dataclasses.fields(options):
+        found = getattr(options, field.name)
+        if not isinstance(field.default, bool):
+            number = _integer(field.name, found, least.get(field.name, 1), LONG_MAX)
+            object.__setattr__(options, field.name, number)
+        elif not isinstance(found, bool):
+            raise UsageError(
+                f"expected {field.name} to be True or False, found {shown(found)}",
+                argument=field.name,
+            )
+
+
+def _check_order(options: Options, shorter: str, longer: str) -> None:
+    """The longer one waits for what the shorter one makes late. Raises UsageError."""
+    found, bound = getattr(options, shorter), getattr(options, longer)
+    if found > bound:
+        raise UsageError(
+            f"expected {shorter} to be at most {longer} ({bound} ms), found {found} ms; with more, "
+            f"whoever only waits is taken for dead",
+            argument=shorter,
+        )
