@@ -304,3 +304,12 @@ def test_a_node_that_breaks_keeps_nobody_elses_messages_back(transport):
     deliver(transport)
     assert [heard[2] for heard in broken.heard] == [0, 1]
     assert [heard[2] for heard in transport.nodes[2].heard] == [0, 1]
+
+
+def test_a_reset_is_heard_before_what_clients_have_sent(transport):
+    for number in range(3):
+        transport.request(CLIENT, CONTROLLER, number, number)
+    transport.detach(2)
+    deliver(transport)
+    heard = [what[0] for what in transport.nodes[CONTROLLER].heard]
+    assert heard == ["lost", "request", "request", "request"]
