@@ -11,19 +11,45 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+class _Search:
+    """The one of this process. Several loops may put it off at once, each in a thread of its own:
+    the last one that is done has to take it up again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._blocks = 0
+        self._is_wanted = True
+
+    def put_off(self) -> None:
+        with self._lock:
+            if not self._blocks:
+                self._is_wanted = gc.isenabled()
+                gc.disable()
+            self._blocks += 1
+
+    def take_up(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks and self._is_wanted:
+                gc.enable()
+
+
+_search = _Search()
+
+
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
     """Nobody looks for garbage until the end of this block, which must not wait for anything."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+    _search.put_off()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        _search.take_up()

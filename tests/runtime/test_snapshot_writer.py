@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import time
+import types
 import uuid
 
 import pytest
@@ -217,6 +218,31 @@ class TestThePutOffSearchForGarbage:
             with garbage.put_off():
                 pass
             assert not gc.isenabled()
+        finally:
+            gc.enable()
+
+    def test_goes_on_when_the_last_of_several_threads_is_done(self, monkeypatch) -> None:
+        """Clusters in one process have a loop, and a thread, each. Here one ends its piece while
+        the other begins, at the worst moment.
+        """
+        first, second = contextlib.ExitStack(), contextlib.ExitStack()
+        first.enter_context(garbage.put_off())
+
+        def is_enabled_and_then_the_first_ends() -> bool:
+            enabled = gc.isenabled()
+            first.close()
+            return enabled
+
+        shown = types.SimpleNamespace(
+            isenabled=is_enabled_and_then_the_first_ends, disable=gc.disable, enable=gc.enable
+        )
+        monkeypatch.setattr(garbage, "gc", shown)
+        second.enter_context(garbage.put_off())
+        assert not gc.isenabled()
+        second.close()
+        first.close()
+        try:
+            assert gc.isenabled()
         finally:
             gc.enable()
 
