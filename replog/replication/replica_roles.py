@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.config import LONG_MAX
 from replog.messages import ErrorCode
 from replog.replication.effects import DeleteLog, SetAsideLog
 from replog.replication.fetcher import Fetcher
@@ -15,6 +16,7 @@ from replog.replication.follower import Follower
 from replog.replication.incidents import LeadershipChanged, ReplicaFailed
 from replog.replication.leader import Leader
 from replog.replication.replica import Replica
+from replog.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +56,8 @@ class ReplicaRoles:
         self._fetches = fetches
         self._faults: dict[TopicPartition, tuple[ReplogError, bool]] = {}
         """Logs that cannot be used: why, and whether they are damaged."""
+        self._damage: dict[TopicPartition, int] = {}
+        """Damaged logs: the latest leader epoch in which they may have been fetched into."""
 
     def apply(self, delta: MetadataDelta, now_ms: int) -> None:
         """Take in what the controller decided, brokers first."""
@@ -102,6 +106,7 @@ class ReplicaRoles:
         del self._table.replicas[topic_partition]
         if not is_replaced:
             self._faults.pop(topic_partition, None)
+            self._damage.pop(topic_partition, None)
         self._fetches.release(replica, now_ms)
         if not is_replaced:
             self._context.emit(DeleteLog(topic_partition))
@@ -126,6 +131,12 @@ class ReplicaRoles:
             replica = Replica(registration, None)
             self._table.replicas[topic_partition] = replica
         self._open(replica, registration, now_ms)
+        if (
+            replica.log is not None
+            and self.broker_id in registration.isr
+            and registration.leader_epoch > self._damage.get(topic_partition, LONG_MAX)
+        ):
+            del self._damage[topic_partition]  # by what was fetched into the new log
         self._assume_role(replica, registration, now_ms)
 
     def _open(self, replica: Replica, registration: PartitionRegistration, now_ms: int) -> None:
@@ -245,6 +256,11 @@ class ReplicaRoles:
         is_news = topic_partition not in self._faults
         self._faults[topic_partition] = (event.error, event.damaged)
         replica = self._table.replicas.get(topic_partition)
+        if event.damaged:
+            used = replica is not None and replica.log is not None
+            epoch = replica.registration.leader_epoch if replica and used else NO_LEADER_EPOCH
+            known = self._damage.get(topic_partition, NO_LEADER_EPOCH)
+            self._damage[topic_partition] = max(epoch, known)
         if replica is not None:
             was_replacing, replica.is_replacing = replica.is_replacing, False
             if replica.log is not None:
@@ -267,9 +283,11 @@ class ReplicaRoles:
             )
 
     def is_damaged(self, topic_partition: TopicPartition) -> bool:
-        """Whether the log that there is, or was last, is known corrupt."""
-        fault = self._faults.get(topic_partition)
-        return fault is not None and fault[1]
+        """Whether our log was found corrupt, and what was fetched anew in its place is not in sync
+        yet. Being in the in-sync set is no proof of that under a leader epoch in which the corrupt
+        log was fetched into: fetches of before the damage may have counted us in.
+        """
+        return topic_partition in self._damage
 
     def replace_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """The damaged log was set aside: follow from empty."""
