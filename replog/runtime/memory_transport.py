@@ -106,7 +106,7 @@ class MemoryTransport:
         self._of_clients: dict[int, _Mailbox] = {}
         """Mailboxes by receiver."""
         self._turns: collections.deque[_Mailbox] = collections.deque()
-        """Mailboxes that are not empty, and perhaps some that are."""
+        """Mailboxes that are not empty, perhaps some twice, and perhaps some that are empty."""
         self._exchanges: dict[int, _Exchange] = {}
         self._next_exchange_id = 0
         self._cut: set[tuple[int, int]] = set()
@@ -120,7 +120,7 @@ class MemoryTransport:
 
     def __len__(self) -> int:
         """Messages that `deliver` would hand over."""
-        return sum(map(len, self._turns))
+        return sum(map(len, {id(mailbox): mailbox for mailbox in self._turns}.values()))
 
     def __contains__(self, address: int) -> bool:
         """Whether a node is there."""
@@ -298,7 +298,8 @@ class MemoryTransport:
         if not mailbox and not self._delivering:
             self._wake()
         if first:
-            self._turns.appendleft(mailbox)
+            if not self._turns or self._turns[0] is not mailbox:
+                self._turns.appendleft(mailbox)
             mailbox.appendleft(message)
             return
         if not mailbox:

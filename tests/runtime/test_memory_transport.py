@@ -250,6 +250,22 @@ def test_a_long_mailbox_leaves_the_others_their_turn(transport):
     ]
 
 
+def test_what_a_pause_held_leaves_the_others_their_turn_too(transport):
+    transport.pause(1)
+    for number in range(3 * MESSAGES_A_TURN):
+        transport.request(3, 1, number, number)
+    deliver(transport)
+    transport.request(1, 2, 0, "short")
+    transport.resume(1)
+    assert len(transport) == 3 * MESSAGES_A_TURN + 1
+    transport.deliver(MESSAGES_A_TURN + 1)
+    assert transport.nodes[2].heard == [("request", 1, "short")]
+    deliver(transport)
+    assert [what[2] for what in transport.nodes[1].heard if what[0] == "request"] == list(
+        range(3 * MESSAGES_A_TURN)
+    )
+
+
 def test_clients_wait_with_the_node_that_takes_no_more_of_them_and_others_do_not(transport):
     woken = []
     transport._wake = lambda: woken.append(len(transport))
