@@ -38,11 +38,10 @@ def hold_next(
 
 
 def _joining(request: AlterPartitionRequest, truth: Truth) -> list[int]:
-    return sorted(
-        {
-            member
-            for proposal in request.proposals
-            for member, _ in proposal.isr
-            if member not in truth.partitions[proposal.topic_partition].registration.isr
-        }
-    )
+    joining: set[int] = set()
+    for proposal in request.proposals:
+        known = truth.partitions.get(proposal.topic_partition)
+        if known is not None:  # else its topic was deleted, which the leader has not heard of yet
+            members = {member for member, _ in proposal.isr}
+            joining |= members.difference(known.registration.isr)
+    return sorted(joining)
