@@ -103,11 +103,16 @@ def offline_partition(
         if replica in candidates.elr and candidates.vouches(replica):
             return Selection(replica, (replica,), ElectionCause.HOLDS_ALL_COMMITTED, live)
     sound = [replica for replica in live if replica not in candidates.damaged]
+    may_lose = candidates.unclean_allowed if unclean is None else unclean
     longest = _longest(candidates)
     for replica in sound:
         if replica in longest:
-            return Selection(replica, (replica,), ElectionCause.LONGEST, live)
-    if sound and (candidates.unclean_allowed if unclean is None else unclean):
+            # Fewer than the floor hold what is committed after an unclean election, and all may
+            # have lost some of it: where that may be, followers are to cut theirs and tell.
+            loses = may_lose and len(candidates.holders) < candidates.floor
+            cause = ElectionCause.UNCLEAN if loses else ElectionCause.LONGEST
+            return Selection(replica, (replica,), cause, live)
+    if sound and may_lose:
         return Selection(sound[0], (sound[0],), ElectionCause.UNCLEAN, live)
     return None
 

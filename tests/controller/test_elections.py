@@ -33,7 +33,10 @@ def dumb_twin(replicas, isr, holders, unclean, damaged, floor, allow_unclean, li
         ranks = {who: (0, end) for who, (_, end) in ranks.items()}
     if ranks and len(ranks) + len(damaged & holders) >= min(floor, len(holders)):
         best = max(ranks.values())
-        groups.append((ElectionCause.LONGEST, [one for one in usable if ranks.get(one) == best]))
+        longest = [one for one in usable if ranks.get(one) == best]
+        loses = allow_unclean and len(holders) < floor
+        cause = ElectionCause.UNCLEAN if loses else ElectionCause.LONGEST
+        groups.append((cause, longest))
     if allow_unclean:
         groups.append((ElectionCause.UNCLEAN, usable))
     for cause, group in groups:

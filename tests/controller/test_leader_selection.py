@@ -54,6 +54,24 @@ def among(*live):
             (1, (1,), (1, 2, 3)),
             ElectionCause.LONGEST,
         ),
+        (
+            {
+                "isr": (1,),
+                "suspects": (1,),
+                "ends": {1: LogEnd(0, 5)},
+                "floor": 2,
+                "unclean_allowed": True,
+            },
+            (1, 2, 3),
+            (1, (1,), (1, 2, 3)),
+            ElectionCause.UNCLEAN,
+        ),
+        (
+            {"isr": (1,), "suspects": (1,), "ends": {1: LogEnd(0, 5)}, "floor": 2},
+            (1, 2, 3),
+            (1, (1,), (1, 2, 3)),
+            ElectionCause.LONGEST,
+        ),
     ],
 )
 def test_offline_partition(changes, live, expected, cause):

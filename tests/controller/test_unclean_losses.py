@@ -13,7 +13,7 @@ from replog.controller.metadata_image import MetadataImage, note_of
 from replog.controller.unclean_losses import ELECTIONS_MAX, combined
 from replog.messages import DeleteTopicRequest, ErrorCode
 from replog.types import EpochRange, LostRecords, TopicPartition
-from tests.controller.conversation import Controller, leaderless_log
+from tests.controller.conversation import Controller, leaderless_log, log_of
 
 T0 = TopicPartition("t", 0)
 
@@ -115,6 +115,24 @@ def test_it_goes_with_the_topic_and_is_not_taken_for_another_one_of_that_name(co
     tell(controller, 2, old)
     assert elections(controller) == ()
     assert controller.model.controller._image.notes == {}
+
+
+def test_a_leader_of_an_unclean_election_that_loses_its_end_may_have_lost_what_is_committed(
+    controller,
+):
+    """Goal: followers that hold more cut it and tell, where any replica may lead; they stopped."""
+    before = controller.partition()
+    assert before.isr == (2,)
+    controller.restart(2, "third", clean=False, logs=(log_of(before, 0, 4),))
+    now = controller.partition()
+    assert (now.leader_id, now.unclean, now.unclean_epoch) == (2, True, now.leader_epoch)
+    controller.start(0, incarnation="second")
+    tell(controller, 0, lost(controller, (0, 4, 9), committed=9))
+    assert [one.leader_epoch for one in elections(controller)] == [
+        before.leader_epoch,
+        now.leader_epoch,
+    ]
+    assert elections(controller)[1].lost == (EpochRange(0, 4, 9),)
 
 
 def test_the_new_leaders_end_is_told_where_it_is_known():

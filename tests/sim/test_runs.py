@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 from replog.testing.simulation import shrink
 from replog.testing.simulation.checkers.logs import TruncationsAreSafe
+from replog.testing.simulation.options import draw_options
+from replog.testing.simulation.prng import Streams
 from replog.testing.simulation.run import replay, simulate
 from replog.testing.simulation.violation import Violation
 
@@ -25,6 +28,16 @@ def test_a_seed_passes_and_is_worth_its_time(seed: int) -> None:
     assert outcome.failure is None, f"make sim SEED={seed}: {outcome.failure}"
     assert outcome.simulated_s >= 60
     assert outcome.operations >= 200
+
+
+def test_seeds_with_unclean_elections_pass_and_lose_only_what_is_told() -> None:
+    elected = 0
+    for seed in range(1, 7):
+        drawn = draw_options(Streams(seed).stream("options"))
+        outcome = simulate(seed, dataclasses.replace(drawn, unclean=True))
+        assert outcome.failure is None, f"seed {seed} with unclean elections: {outcome.failure}"
+        elected += outcome.marks["elected a replica that nobody vouches for"]
+    assert elected
 
 
 def digest_in_another_process(seed: int, hash_seed: str) -> str:

@@ -64,11 +64,12 @@ class Admin(Client):
 
     def _create(self, topic: str) -> None:
         options = self._options
+        is_kept = topic == self._topic
         request = CreateTopicRequest(
             topic=topic,
-            partitions=options.partitions if topic == self._topic else 1,
+            partitions=options.partitions if is_kept else 1,
             replication_factor=options.replication_factor,
-            config=options.topic,
+            config=options.topic if is_kept else options.scratch_topic,
         )
 
         def created(response: CreateTopicResponse | None) -> None:

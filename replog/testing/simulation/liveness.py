@@ -27,6 +27,7 @@ def demand_liveness(world: World) -> None:
             raise Violation("L1", f"{PATIENCE_MS} ms after the last fault {reason}")
         scheduler.run_until(scheduler.now_us + STEP_MS * MICROSECONDS_PER_MS)
     check_acknowledged(world)
+    world.losses.check(world.quorum.truth.image)
 
 
 def unfinished(world: World) -> Iterator[str]:
@@ -96,6 +97,8 @@ def _unlike(world: World, truth: PartitionTruth) -> Iterator[str]:
 def check_acknowledged(world: World) -> None:
     """I3, I4: every replica has every record that was acknowledged, at its offset."""
     for truth in world.truth.partitions.values():
+        if truth.may_lose:
+            continue
         for broker_id in truth.registration.replicas:
             log = world.truth.log_of(broker_id, truth.name)
             assert log is not None

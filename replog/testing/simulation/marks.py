@@ -52,6 +52,7 @@ NAMES = (
     "broker back from an unclean stop",
     "broker back from a clean stop",
     "elected the longest of unclean replicas",
+    "elected a replica that nobody vouches for",
     "partition without a leader",
     "power lost with unsynced records",
     "damaged replica set aside",
@@ -123,6 +124,8 @@ class Marks:
         elif isinstance(incident, controller_incidents.LeaderElected):
             if incident.cause is controller_incidents.ElectionCause.LONGEST:
                 self.hit("elected the longest of unclean replicas")
+            elif incident.cause is controller_incidents.ElectionCause.UNCLEAN:
+                self.hit("elected a replica that nobody vouches for")
         elif isinstance(incident, controller_incidents.ReassignmentStepped):
             if incident.cause is controller_incidents.ReassignmentCause.COMPLETED:
                 self.hit("replicas moved")

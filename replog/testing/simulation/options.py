@@ -62,6 +62,9 @@ class RunOptions:
     racks: bool = False
     moves: bool = False
     """Whether replicas and leaders are moved."""
+    unclean: bool = False
+    """Whether the topic that comes and goes is led by any live replica, where no other may; what
+    that loses is to be told."""
     shuffle: bool = True
     producers: int = 3
     consumers: int = 2
@@ -147,6 +150,11 @@ class RunOptions:
             log=LogConfig(flush_mode=self.flush_mode),
         )
 
+    @property
+    def scratch_topic(self) -> TopicConfig:
+        """Of the one that comes and goes."""
+        return dataclasses.replace(self.topic, unclean_leader_election_enable=self.unclean)
+
 
 def draw_options(stream: Stream) -> RunOptions:
     """Draw a run; each leaves out some faults, so that the others meet (swarm testing)."""
@@ -190,4 +198,5 @@ def draw_options(stream: Stream) -> RunOptions:
         fault_interval=stream.choice((700, 1500, 3000)),
         down_time=stream.choice((100, 1000, 4000)),
         faults=tuple(name for name in FAULTS if name not in left_out),
+        unclean=stream.chance(0.3),
     )

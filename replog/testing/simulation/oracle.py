@@ -36,6 +36,7 @@ EVENTS = (
     "truncated",
     "high_watermark_set",
     "committed",
+    "committed_loosely",
     "log_start_moved",
     "impossible_order",
     "registered",
@@ -46,6 +47,7 @@ EVENTS = (
     "produce_answered",
     "fetch_answered",
     "broker_told",
+    "broker_reported",
 )
 
 _KINDS = {"request": 1, "response": 2, "reset": 3}
@@ -78,6 +80,7 @@ class Oracle:
         self._on_truncated = hears["truncated"]
         self._on_high_watermark_set = hears["high_watermark_set"]
         self._on_committed = hears["committed"]
+        self._on_committed_loosely = hears["committed_loosely"]
         self._on_log_start_moved = hears["log_start_moved"]
         self._on_impossible_order = hears["impossible_order"]
         self._on_registered = hears["registered"]
@@ -88,6 +91,7 @@ class Oracle:
         self._on_produce_answered = hears["produce_answered"]
         self._on_fetch_answered = hears["fetch_answered"]
         self._on_broker_told = hears["broker_told"]
+        self._on_broker_reported = hears["broker_reported"]
 
     @property
     def digest(self) -> int:
@@ -169,6 +173,10 @@ class Oracle:
     def high_watermark_set(self, log: SimLog, old: int) -> None:
         truth = self.truth.truth_of(log)
         if truth is None:
+            loose = self.truth.loose_truth_of(log)
+            if loose is not None:
+                for hear in self._on_committed_loosely:
+                    hear(log, loose, old)
             return
         for hear in self._on_high_watermark_set:
             hear(log, truth, old)
@@ -215,6 +223,8 @@ class Oracle:
         self.marks.incident(incident)
         if entry.broker_id is None:
             return
+        for hear in self._on_broker_reported:
+            hear(self.truth.brokers[entry.broker_id], incident)
         if isinstance(incident, IsrChanged):
             if incident.stage is IsrStage.COMMITTED:
                 key = (entry.broker_id, incident.topic_partition)
@@ -255,6 +265,8 @@ class Oracle:
         at_risk = self.truth.at_risk.setdefault(broker_id, {})
         for topic_partition in topic_partitions:
             at_risk[topic_partition] = incarnation
+            if topic_partition in self.truth.partitions:
+                self.truth.partitions[topic_partition].disk_lost = True
             self.truth.incomplete.add((broker_id, topic_partition))
 
     def broker_sent(self, broker: SimBroker, to: int, request: Any) -> None:

@@ -46,8 +46,13 @@ class PartitionTruth:
         self.had_enough_in_sync = False
         """`min_insync_replicas` were in sync with a leader once: from then on as many have copies
         of what is committed, before that nothing was promised."""
-        self.unclean_epoch = -1
-        """The last epoch whose leader was elected from outside the in-sync set."""
+        self.disk_lost = False
+        """A disk has lost records of it: nobody can tell which."""
+
+    @property
+    def may_lose(self) -> bool:
+        """Whether a replica that lacks what is committed may lead it."""
+        return self.registration.config.unclean_leader_election_enable
 
     @property
     def newest_accepted_epoch(self) -> int:
@@ -109,7 +114,18 @@ class Truth:
         return topic_partition not in self.at_risk.get(broker_id, ())
 
     def truth_of(self, log: SimLog) -> PartitionTruth | None:
-        """None for a log of a topic that was deleted, or whose name was given anew."""
+        """None for a log of a topic that was deleted, or whose name was given anew; or that may
+        lose what is committed, and has no one truth: see `loose_truth_of`.
+        """
+        truth = self._found(log)
+        return None if truth is None or truth.may_lose else truth
+
+    def loose_truth_of(self, log: SimLog) -> PartitionTruth | None:
+        """Of a log that may lose what is committed; None for any other."""
+        truth = self._found(log)
+        return truth if truth is not None and truth.may_lose else None
+
+    def _found(self, log: SimLog) -> PartitionTruth | None:
         truth = self.partitions.get(log.topic_partition)
         if truth is None:
             return None

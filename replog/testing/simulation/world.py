@@ -31,6 +31,7 @@ from replog.testing.simulation.checkers.logs import (
     TruncationsAreSafe,
     WatermarksOnlyRise,
 )
+from replog.testing.simulation.checkers.losses import LossesAreTold
 from replog.testing.simulation.checkers.quorum import (
     CommittedMetadataStays,
     MetadataLogsMatch,
@@ -89,6 +90,7 @@ class World:
         self.brokers: dict[int, SimBroker] = {}
         self.truth = Truth(self.brokers, lambda: self.scheduler.now_us)
         self.order = ProducersKeepTheirOrder(self.truth)
+        self.losses = LossesAreTold(self.truth)
         voters = range(CONTROLLERS_FROM + 1, CONTROLLERS_FROM + 1 + options.controllers)
         quorum = QuorumTruth(tuple(voters))
         checkers = [*self._checkers(quorum), *listeners]
@@ -173,6 +175,7 @@ class World:
             AcknowledgedIsCommitted(truth),
             ConsumersSeeTheCommitted(truth),
             self.order,
+            self.losses,
             StateIsTheLog(truth, quorum),
             CommandsEndOnce(quorum),
             IncarnationsHaveEpochs(lambda: quorum.image),

@@ -138,7 +138,7 @@ class TruncationsAreSafe:
 
     def truncated(self, log: SimLog, truth: PartitionTruth, old_end: int, watermark: int) -> None:
         emptied = log.log_end_offset == log.log_start_offset >= watermark
-        if log.log_end_offset < watermark and not emptied and truth.unclean_epoch < 0:
+        if log.log_end_offset < watermark and not emptied:
             raise Violation(
                 "I17",
                 f"{log} was cut from {old_end}; its high watermark was {watermark}",
