@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import itertools
 import random
 
 import pytest
 
 import replog
+from replog._native import recorded_calls
 from replog.admin_messages import CreateTopicsRequest, StateChangesRequest
 from replog.config import ControllerOptions, QuorumOptions
+from replog.controller.quorum.incidents import PromiseRefused
 from replog.errors import UsageError
 from replog.messages import CreateTopicRequest, ErrorCode
 from replog.runtime.cluster_nodes import ClusterLayout
@@ -65,6 +68,32 @@ def test_three_controllers_survive_the_loss_of_the_active_one():
         assert cluster.topics() == ("bills", "notes", "orders")
 
     run(scenario, controllers=3)
+
+
+def test_a_full_disk_at_the_promise_stops_neither_controller_nor_brokers():
+    """Method: there is no room for it anywhere. Nobody can be elected; with room somebody is."""
+    recorded_calls.install()
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        await cluster.produce("orders", [b"a"])
+        first = cluster.active_controller
+        recorded_calls.fail("pwritev", errno.ENOSPC, path="quorum-state")
+        cluster.kill(first)
+        await cluster.until(
+            lambda now: any(isinstance(one.incident, PromiseRefused) for one in now.incidents()),
+            "a promise to be refused",
+        )
+        assert cluster.active_controller is None
+        recorded_calls.clear_faults()
+        await led_again(cluster)  # which takes both that are left
+        await cluster.create_topic("bills")
+        await cluster.produce("bills", [b"b"])
+
+    try:
+        run(scenario, controllers=3)
+    finally:
+        recorded_calls.uninstall()
 
 
 def test_controllers_beside_brokers_live_and_die_with_them():
