@@ -19,7 +19,6 @@ from replog.errors import (
     OffsetOutOfRangeError,
     ReplogError,
     StorageError,
-    invariant,
 )
 from replog.messages import ErrorCode, FetchedPartition, FetchResponse, LogRead
 from replog.replication import effects as fx
@@ -77,6 +76,7 @@ class EffectExecutor:
         self._send_id = send_id
         self._now_ms = 0
         self._events: collections.deque[Event] = collections.deque()
+        self._is_stepping = False
         self._unavailable: dict[TopicPartition, ReplogError] = {}
         """Logs that failed within the list of effects that is being carried out."""
         self._carry_out: dict[type, Callable[[Any], Completion | LogUnavailable | None]] = {
@@ -100,13 +100,16 @@ class EffectExecutor:
     def step(self, event: Event, now_ms: int, *, more: bool = False) -> None:
         """Step the core with `event` and carry out all that follows from it, to the end.
 
-        more: see `ReplicaHost.step`.
+        more: see `ReplicaHost.step`. What on_fault or on_loss steps it with waits for completions
+        that are known by then, and is done before the outer call returns.
         """
         events = self._events
-        invariant(not events, "one event at a time")
+        events.append(event)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
         self._now_ms = now_ms
         carry_out = self._carry_out
-        events.append(event)
         try:
             while events:
                 event = events.popleft()
@@ -124,6 +127,7 @@ class EffectExecutor:
         finally:
             # Only a bug leaves something here: the broker stops, and must not do half of it later.
             events.clear()
+            self._is_stepping = False
 
     def _settle_ahead(self, effects: list[fx.Effect]) -> None:
         """After a change of leaders one answer holds records for many logs."""

@@ -17,6 +17,9 @@ from replog.messages import (
     ReplicaState,
 )
 from replog.registrations import BrokerRegistration, MetadataDelta, PartitionRegistration
+from replog.replication.effects import Report, TruncateLog
+from replog.replication.events import LeadingSuspended, TruncationCompleted
+from replog.replication.incidents import RecordsLost
 from replog.runtime.broker_node import BrokerNode
 from replog.runtime.ports import Ports
 from replog.types import TopicPartition
@@ -194,3 +197,33 @@ def test_damage_is_told_also_where_the_log_is_set_aside_at_once(world) -> None:
         assert (log.topic_partition, log.partition_epoch) == (AGAIN, version)
     assert told_after(world, REGISTERED + 6, leader_epoch=2, isr=(1, 2)) == ()
     assert told_after(world, REGISTERED + 7, leader_epoch=2) == ()
+
+
+def test_the_end_of_its_leading_time_may_be_found_while_records_are_cut(world) -> None:
+    """Goal: a broker that was paused for longer than its session goes on. Method: the first that it
+    does then is to cut records, and to tell the controller so.
+    """
+    world.node.follow_metadata(news(REGISTERED + 1, registered=True), 2)
+    ((request_id, request),) = [
+        one for one in world.sent.items() if isinstance(one[1], HeartbeatRequest)
+    ]
+    assert request.version == REGISTERED + 1
+    world.node.receive_response(request_id, HeartbeatResponse(), 3)
+    lost = RecordsLost(
+        topic_partition=AGAIN,
+        topic_id=AGAIN_ID,
+        unclean_epoch=1,
+        ranges=(),
+        committed_end_offset=0,
+    )
+    told: list = []
+
+    def core(event, now_ms, more):
+        told.append(event)
+        return [TruncateLog(AGAIN, 0, None), Report(lost)] if event is cut else []
+
+    cut = object()
+    world.node._executor._core = core
+    world.node._executor.step(cut, 2 + ControllerOptions().broker_session_timeout_ms)
+    assert told[0] is cut
+    assert {type(event) for event in told[1:]} == {TruncationCompleted, LeadingSuspended}
