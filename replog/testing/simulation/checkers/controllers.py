@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -151,6 +152,8 @@ class VouchersAreWhatTheySay:
         """image() is what is committed."""
         self.truth = truth
         self._image = image
+        self._vouched: dict[tuple[uuid.UUID, int], set[int]] = {}
+        """By topic id and partition: who did by the latest registration."""
 
     def registered(self, truth: PartitionTruth, before: PartitionRegistration | None) -> None:
         image = self._image()
@@ -169,13 +172,15 @@ class VouchersAreWhatTheySay:
             raise Violation("I12", f"{partition.records()}: in sync although fenced or leaving")
         for broker_id in elr:
             self._check(truth, broker_id)
+        key = (truth.registration.topic_id, truth.name.partition)
+        vouched, self._vouched[key] = self._vouched.get(key, set()), isr | elr | suspects
         if before is not None and set(truth.registration.replicas) < set(before.replicas):
-            gone = set(before.replicas) - set(truth.registration.replicas)
+            gone = vouched - set(truth.registration.replicas)
             self._check_copies(truth, isr | elr | suspects, gone)
 
     def _check_copies(self, truth: PartitionTruth, holders: set[int], gone: set[int]) -> None:
-        """Replicas have gone, one of them with a copy of what is committed: enough of those that
-        stay must hold it, or have lost it to a fault.
+        """Replicas have gone, one of them vouched for a copy of what is committed: enough of those
+        that stay must hold it, or have lost it to a fault.
         """
         if truth.high_watermark <= truth.log_start or not truth.had_enough_in_sync:
             return
