@@ -368,9 +368,11 @@ class BrokerNode:
 
         It opens its logs and follows. To lead an epoch that it led before it died, with less than
         it then had, would cut committed records off its followers. To follow a leader older than
-        one that it has obeyed would let that one commit what the newer one knows nothing of. And no
-        log that it has found is deleted yet: the topic of another id may be the older one, and a
-        replica that has been moved away may have been moved back.
+        one that it has obeyed would let that one commit what the newer one knows nothing of; and
+        after an unclean stop nobody knows what it had obeyed, since its copy of the metadata may
+        have lost its end as any log may. And no log that it has found is deleted yet: the topic of
+        another id may be the older one, and a replica that has been moved away may have been moved
+        back.
         """
         withheld = self._withheld
         for topic_partition, _ in delta.removed_partitions:
@@ -381,11 +383,12 @@ class BrokerNode:
             partitions = {**withheld, **partitions}
             withheld.clear()
         else:
+            unclean = self.store.previous_broker_epoch == NO_BROKER_EPOCH
             for name, registration in list(partitions.items()):
                 withheld.pop(name, None)
                 if self._may_be_outdated(registration):
                     withheld[name] = partitions.pop(name)
-                elif registration.leader_id == self.broker_id:
+                elif unclean or registration.leader_id == self.broker_id:
                     withheld[name] = registration
                     partitions[name] = dataclasses.replace(registration, leader_id=None)
         return dataclasses.replace(delta, partitions=tuple(partitions.values()))

@@ -9,7 +9,8 @@ import pytest
 
 from replog.config import ControllerOptions, ReplicationOptions
 from replog.messages import RegisterBrokerResponse, ReplicaState
-from replog.registrations import MetadataDelta, PartitionRegistration, TopicConfig
+from replog.registrations import NO_BROKER_EPOCH, MetadataDelta, PartitionRegistration, TopicConfig
+from replog.replication.replica import Role
 from replog.runtime.broker_node import BrokerNode, ObeyedEpoch
 from replog.runtime.ports import Ports
 from replog.types import TopicPartition
@@ -32,7 +33,7 @@ KNOWN = PartitionRegistration(
 class World:
     """Broker 1 with a log of epochs up to 5, its store and its network."""
 
-    previous_broker_epoch = -1
+    previous_broker_epoch = 3
 
     def __init__(self) -> None:
         self.log = MemoryLog([4, 5])
@@ -103,6 +104,20 @@ def test_a_leader_older_than_the_last_record_is_not_followed() -> None:
     assert following(world) is None
     world.follow(11)
     assert following(world) == 5
+
+
+def test_after_an_unclean_stop_nobody_is_followed_before_it_is_registered() -> None:
+    """Goal: it may have obeyed a newer leader, and its copy of that have gone with its power."""
+    world = World()
+    world.previous_broker_epoch = NO_BROKER_EPOCH
+    world.node.start(0)
+    world.follow(10, leader_epoch=6)
+    assert world.node.host.role_of(NAME) is Role.IDLE
+    world.register(12)
+    world.follow(11, leader_epoch=7)
+    assert world.node.host.role_of(NAME) is Role.IDLE
+    world.follow(12, leader_epoch=8)
+    assert following(world) == 8
 
 
 @pytest.mark.parametrize("changes", [{"replicas": (2, 3)}, {"topic_id": uuid.UUID(int=1)}])

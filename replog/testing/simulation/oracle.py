@@ -251,10 +251,6 @@ class Oracle:
         broker_id = broker.broker_id
         for key in [key for key in self.truth.claims if key[0] == broker_id]:
             del self.truth.claims[key]
-        if not broker.powered:
-            # Its copy of the metadata was not synced: what it has obeyed may be forgotten.
-            for truth in self.truth.partitions.values():
-                truth.accepted_epochs.pop(broker_id, None)
         if broker.disk.clean_epoch == NO_BROKER_EPOCH:
             self.truth.unclean[broker_id] = broker.incarnation
 

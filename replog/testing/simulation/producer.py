@@ -100,9 +100,11 @@ class Producer(Client):
         options: ProducerOptions,
         *,
         on_batch: Callable[[ClientBatch], None],
-        on_loss: Callable[[], None],
+        on_loss: Callable[[TopicPartition, ClientBatch], None],
     ) -> None:
-        """on_batch: called with each batch before it is sent for the first time."""
+        """on_batch: called with each batch before it is sent for the first time. on_loss: with one
+        that a leader refuses as out of order although all before it was acknowledged.
+        """
         super().__init__(address, scheduler, network, stream)
         self.options = options
         self.stopped = False
@@ -224,12 +226,7 @@ class Producer(Client):
 
     def _lost(self, name: TopicPartition, batch: ClientBatch) -> None:
         """All before `batch` was acknowledged, and the leader does not know of it."""
-        if self.options.acks == Acks.ALL:
-            raise Violation(
-                "I21",
-                f"the leader of {name} refuses {batch} as out of order; all before it was "
-                f"acknowledged to producer {self.address}",
-            )
+        self._on_loss(name, batch)
         lane = self._lanes[name]
         lane.producer_id = self._new_producer_id()
         lane.next_sequence = 0
@@ -237,7 +234,6 @@ class Producer(Client):
         lane.unsettled.clear()
         lane.ordinals.clear()
         lane.sent = 0
-        self._on_loss()
 
     def _settle(self, name: TopicPartition, batch: ClientBatch) -> None:
         lane = self._lanes[name]

@@ -42,7 +42,7 @@ class PartitionTruth:
         """Appended by a leader of the past when a replica followed a newer one."""
         self.accepted_epochs: dict[int, int] = {}
         """Broker -> the highest leader epoch, of those that have a leader, that it has obeyed as a
-        member of the in-sync set, and has not forgotten with its power since."""
+        member of the in-sync set; a loss of power takes nothing of it back."""
         self.had_enough_in_sync = False
         """`min_insync_replicas` were in sync with a leader once: from then on as many have copies
         of what is committed, before that nothing was promised."""

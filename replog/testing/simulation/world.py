@@ -248,7 +248,7 @@ class World:
             [TopicPartition(SCRATCH, 0)],
             options,
             on_batch=lambda batch: self.order.sent.add(batch.values),
-            on_loss=lambda: None,
+            on_loss=lambda *_: None,
         )
 
     def _producer(self, address: int, number: int, stream: Stream) -> Producer:
@@ -271,6 +271,11 @@ class World:
             if acks is not Acks.ALL:
                 self.order.lenient.add(batch.producer_id)
 
+        def on_loss(name: TopicPartition, batch: ClientBatch) -> None:
+            if acks is Acks.ALL:
+                self.order.refused(name, batch)
+            self.marks.hit("idempotent producer replaced after a loss")
+
         return Producer(
             address,
             self.scheduler,
@@ -280,5 +285,5 @@ class World:
             self.partitions,
             options,
             on_batch=on_batch,
-            on_loss=lambda: self.marks.hit("idempotent producer replaced after a loss"),
+            on_loss=on_loss,
         )

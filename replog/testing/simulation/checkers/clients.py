@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from replog.messages import CONSUMER, ErrorCode, FetchRequest, FetchResponse
-from replog.testing.simulation.batches import StoredBatch
+from replog.testing.simulation.batches import ClientBatch, StoredBatch
 from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.sim_log import SimLog
 from replog.testing.simulation.truth import PartitionTruth, Truth
 from replog.testing.simulation.violation import Violation
-from replog.types import NO_PRODUCER_ID
+from replog.types import NO_PRODUCER_ID, TopicPartition
 
 
 class ConsumersSeeTheCommitted:
@@ -108,6 +108,23 @@ class ProducersKeepTheirOrder:
                     f"{content.first_sequence} where {expected} comes next",
                 )
             self._last[key] = content.last_sequence
+
+    def refused(self, name: TopicPartition, batch: ClientBatch) -> None:
+        """A leader calls out of order what comes after all that was acknowledged with acks=all.
+
+        It may: the batch was committed, deleted before its producer heard of that, and the replica
+        has fetched only what is left.
+        """
+        truth = self.truth.partitions[name]
+        if not any(
+            known.content == batch and known.base_offset < truth.log_start
+            for known in truth.committed
+        ):
+            raise Violation(
+                "I21",
+                f"the leader of {name} refuses {batch} as out of order; all before it was "
+                f"acknowledged to its producer",
+            )
 
     def _is_forgotten(self, truth: PartitionTruth, repeat: StoredBatch) -> bool:
         """Whether all that `repeat` repeats is deleted."""
