@@ -229,7 +229,8 @@ class QuorumOptions:
 
     def __post_init__(self) -> None:
         _check_options(self, least={"retry_backoff_ms": 0})
-        _check_order(self, "fetch_wait_max_ms", "fetch_timeout_ms")
+        # A fetch is answered behind its wait: the answer to one of the whole timeout is too late.
+        _check_order(self, "fetch_wait_max_ms", "fetch_timeout_ms", margin_ms=1)
 
 
 Options: TypeAlias = ReplicationOptions | ControllerOptions | QuorumOptions
@@ -252,12 +253,13 @@ def _check_options(options: Options, least: Mapping[str, int]) -> None:
             )
 
 
-def _check_order(options: Options, shorter: str, longer: str) -> None:
+def _check_order(options: Options, shorter: str, longer: str, margin_ms: int = 0) -> None:
     """The longer one waits for what the shorter one makes late. Raises UsageError."""
     found, bound = getattr(options, shorter), getattr(options, longer)
-    if found > bound:
+    if found > bound - margin_ms:
+        limit = "less than" if margin_ms else "at most"
         raise UsageError(
-            f"expected {shorter} to be at most {longer} ({bound} ms), found {found} ms; with more, "
-            f"whoever only waits is taken for dead",
+            f"expected {shorter} to be {limit} {longer} ({bound} ms), found {found} ms; "
+            f"otherwise whoever only waits is taken for dead",
             argument=shorter,
         )

@@ -25,13 +25,20 @@ def test_every_option_refuses_what_it_is_not(kind, name) -> None:
     [
         (ReplicationOptions, "replica_fetch_wait_max_ms", "replica_lag_time_max_ms"),
         (ControllerOptions, "broker_heartbeat_interval_ms", "broker_session_timeout_ms"),
-        (QuorumOptions, "fetch_wait_max_ms", "fetch_timeout_ms"),
     ],
 )
 def test_a_wait_longer_than_the_patience_with_it_is_refused(kind, shorter, longer) -> None:
     kind(**{shorter: 100, longer: 100})
     with pytest.raises(UsageError, match=rf"expected {shorter} to be at most {longer} \(100 ms\)"):
         kind(**{shorter: 101, longer: 100})
+
+
+def test_a_fetch_of_the_metadata_log_waits_for_less_than_the_patience_with_it() -> None:
+    """Goal: leaders that stay. Where nothing happens, each fetch takes its whole wait and a bit."""
+    QuorumOptions(fetch_wait_max_ms=99, fetch_timeout_ms=100)
+    sentence = r"expected fetch_wait_max_ms to be less than fetch_timeout_ms \(100 ms\), found 100"
+    with pytest.raises(UsageError, match=sentence):
+        QuorumOptions(fetch_wait_max_ms=100, fetch_timeout_ms=100)
 
 
 def test_the_defaults_are_taken_and_public() -> None:
