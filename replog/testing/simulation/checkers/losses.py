@@ -2,8 +2,10 @@
 
 Where any live replica may lead, what is committed has no one truth while two leaders do not know of
 each other. So all is noted that any replica has ever taken for committed; once the replicas are
-alike again, each batch of that is there, or told as lost; and nothing is told that is there. A
-broker that dies between its cut and the word of it takes that along, as a lost disk does.
+alike again, each batch of that is there, or told as lost; and the latest election has lost nothing
+that is there. What an earlier one has lost may be there again, if a later one chose a replica that
+had it still. A broker that dies between its cut and the word of it takes that along, as a lost disk
+does.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ class LossesAreTold:
         assert log is not None
         there = {(batch.base_offset, batch.leader_epoch): batch for batch in log.batches}
         for key, batch in there.items():
-            if _is_told(key, elections):
+            if _is_told(key, elections[-1:]):
                 raise Violation("C6", f"{batch} is told as lost, and is there: {elections}")
         if (
             truth.disk_lost
