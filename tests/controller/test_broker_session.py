@@ -1,12 +1,9 @@
 """A broker's conversation with the controller: registration, metadata, heartbeats, leaving."""
 
-import uuid
-
 import pytest
 
 from replog.controller.broker_session import (
     LEAVING_HEARTBEAT_INTERVAL_MS,
-    BrokerSession,
     SessionState,
 )
 from replog.controller.effects import (
@@ -29,15 +26,8 @@ from replog.messages import (
     RegisterBrokerResponse,
 )
 from replog.registrations import MetadataDelta
-from tests.controller.conversation import OPTIONS, SESSION_MS, Conversation
+from tests.controller.conversation import SESSION_MS, Conversation
 from tests.controller.session_steps import delta, registered, running, sent
-
-TOPIC_ID = uuid.UUID(int=7)
-
-
-@pytest.fixture
-def session():
-    return BrokerSession(1, "run", "rack-a", OPTIONS)
 
 
 def test_it_registers_with_what_the_last_run_left(session):

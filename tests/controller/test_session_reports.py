@@ -1,9 +1,6 @@
 """What a broker's session tells the controller of the logs: damage, ends, lost records."""
 
 import dataclasses
-import uuid
-
-import pytest
 
 from replog.controller.broker_session import (
     BrokerSession,
@@ -27,14 +24,7 @@ from replog.messages import (
 )
 from replog.types import EpochRange, LostRecords, TopicPartition
 from tests.controller.conversation import OPTIONS
-from tests.controller.session_steps import damaged_log, running, sent
-
-TOPIC_ID = uuid.UUID(int=7)
-
-
-@pytest.fixture
-def session():
-    return BrokerSession(1, "run", "rack-a", OPTIONS)
+from tests.controller.session_steps import TOPIC_ID, damaged_log, running, sent
 
 
 def test_damage_is_told_at_once_and_until_it_was_heard(session):
