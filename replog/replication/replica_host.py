@@ -130,7 +130,7 @@ class ReplicaHost:
         return self._table.registrations.get(topic_partition)
 
     def is_damaged(self, topic_partition: TopicPartition) -> bool:
-        """Whether our log of it is known corrupt, and has not been replaced since."""
+        """Whether our log of it was found corrupt, and no new one is in sync in its place yet."""
         return self._roles.is_damaged(topic_partition)
 
     def why_uncommitted(self, topic_partition: TopicPartition, offset: int) -> Uncommitted | None:
