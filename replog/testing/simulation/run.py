@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from replog.errors import InvariantViolation
+from replog.runtime import garbage
 from replog.testing.simulation.faults import Action, Faults
 from replog.testing.simulation.liveness import demand_liveness
 from replog.testing.simulation.options import RunOptions, draw_options
@@ -80,6 +81,17 @@ def replay(
 
 
 def _play(
+    seed: int,
+    options: RunOptions,
+    streams: Streams,
+    actions: list[Action] | None,
+    trace: Callable[[str], None] | None,
+) -> Outcome:
+    with garbage.put_off():  # the world of a run is one knot of references until it ends
+        return _play_through(seed, options, streams, actions, trace)
+
+
+def _play_through(
     seed: int,
     options: RunOptions,
     streams: Streams,
