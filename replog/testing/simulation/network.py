@@ -52,10 +52,16 @@ class Node(Protocol):
 class Direction:
     """Messages on their way along one direction of a connection, oldest first."""
 
-    __slots__ = ("ready_us", "waiting")
+    __slots__ = ("connection", "link", "ready_us", "source", "target", "waiting")
 
-    def __init__(self) -> None:
-        self.waiting: collections.deque[tuple[int, Any]] = collections.deque()
+    def __init__(self, connection: Connection, source: int, target: int, link: Stream) -> None:
+        """`link` draws for all that goes from `source` to `target`."""
+        self.connection = connection
+        self.source = source
+        self.target = target
+        self.link = link
+        self.waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
+        """When each arrives, its id, what it says."""
         self.ready_us = 0
 
 
@@ -72,15 +78,16 @@ class Connection:
         "to_server",
     )
 
-    def __init__(self, client: int, server: int) -> None:
+    def __init__(self, client: int, server: int, link: Callable[[int, int], Stream]) -> None:
+        """link(source, target) gives the stream of a link."""
         self.client = client
         self.server = server
         self.open = True
         self.client_knows = False
         """That it is broken."""
         self.server_knows = False
-        self.to_server = Direction()
-        self.to_client = Direction()
+        self.to_server = Direction(self, client, server, link(client, server))
+        self.to_client = Direction(self, server, client, link(server, client))
 
     def __repr__(self) -> str:
         return f"<Connection {self.client} to {self.server}{'' if self.open else ', broken'}>"
@@ -101,7 +108,6 @@ class Network:
         self.options = options
         self.nodes: dict[int, Node] = {}
         self._streams = streams
-        self._links: dict[tuple[int, int], Stream] = {}
         self._connections: dict[tuple[int, int], Connection] = {}
         self._cut: dict[tuple[int, int], int] = {}
         """Directed links that deliver nothing, with how many faults keep them so."""
@@ -114,9 +120,10 @@ class Network:
         """Send a request; the connection is opened if there is none."""
         connection = self._connections.get((client, server))
         if connection is None or not connection.open:
-            connection = self._connections[client, server] = Connection(client, server)
-        self._send(connection, connection.to_server, client, server, (request_id, request))
-        broken = self._breaks.get((client, server))
+            connection = Connection(client, server, self._link)
+            self._connections[client, server] = connection
+        self._send(connection.to_server, request_id, request)
+        broken = self._breaks.get((client, server)) if self._breaks else None
         if broken is not None and isinstance(request, broken[0]):
             del self._breaks[client, server]
             _, held_us, on_break = broken
@@ -128,13 +135,7 @@ class Network:
     def respond(self, connection: Connection, request_id: int, response: Any) -> None:
         """Answer a request; nothing happens on a broken connection."""
         if connection.open:
-            self._send(
-                connection,
-                connection.to_client,
-                connection.server,
-                connection.client,
-                (request_id, response),
-            )
+            self._send(connection.to_client, request_id, response)
 
     def cut(self, source: int, target: int) -> None:
         """Deliver nothing from `source` to `target` until `heal` was called as often."""
@@ -213,87 +214,76 @@ class Network:
     def in_flight(self, source: int, target: int) -> list[Any]:
         """Requests on their way from `source` to `target`."""
         connection = self._connections.get((source, target))
-        return [] if connection is None else [body for _, (_, body) in connection.to_server.waiting]
+        return [] if connection is None else [body for _, _, body in connection.to_server.waiting]
 
     def _link(self, source: int, target: int) -> Stream:
-        link = self._links.get((source, target))
-        if link is None:
-            link = self._links[source, target] = self._streams.stream(f"link {source} {target}")
-        return link
+        return self._streams.stream(f"link {source} {target}")
 
-    def _send(
-        self,
-        connection: Connection,
-        direction: Direction,
-        source: int,
-        target: int,
-        message: tuple[int, Any],
-    ) -> None:
-        options = self.options
-        link = self._link(source, target)
-        now = self.scheduler.now_us
-        arrival = now + options.latency_min_us + link.exponential(options.latency_mean_us)
+    def _send(self, direction: Direction, message_id: int, body: Any) -> None:
+        options, scheduler, link = self.options, self.scheduler, direction.link
+        arrival = (
+            scheduler.now_us + options.latency_min_us + link.exponential(options.latency_mean_us)
+        )
         if options.loss:
             pause = RETRANSMIT_US
             while link.draw() < options.loss and pause < options.give_up_us:
                 arrival += pause
                 pause *= 2
         if options.reset and link.draw() < options.reset:
-            self.scheduler.at(arrival, self._break_at, connection)
-        clogged = self._clogged_until_us.get((source, target))
-        if clogged is not None:
-            arrival = max(arrival, clogged)
-        arrival = max(arrival, direction.ready_us + 1)
+            scheduler.at(arrival, self._break_at, direction.connection)
+        if self._clogged_until_us:
+            until_us = self._clogged_until_us.get((direction.source, direction.target), 0)
+            arrival = max(arrival, until_us)
+        if arrival <= direction.ready_us:
+            arrival = direction.ready_us + 1
         direction.ready_us = arrival
-        direction.waiting.append((arrival, message))
-        self.scheduler.at(arrival, self._deliver, (connection, direction, source, target))
+        direction.waiting.append((arrival, message_id, body))
+        scheduler.at(arrival, self._deliver, direction)
 
-    def _deliver(self, argument: tuple[Connection, Direction, int, int]) -> None:
-        connection, direction, source, target = argument
+    def _deliver(self, direction: Direction) -> None:
         waiting = direction.waiting
         if not waiting or waiting[0][0] > self.scheduler.now_us:
             return  # it went with its connection, or an earlier call took it
+        source, target = direction.source, direction.target
         if self._cut and (source, target) in self._cut:
             return  # `_resume` or `_give_up` sees to it
-        _, (message_id, body) = waiting.popleft()
-        node = self.nodes[target]
+        _, message_id, body = waiting.popleft()
+        connection = direction.connection
         if direction is connection.to_server:
             if connection.server_knows:
                 return
             self._on_event("request", source, target, message_id)
-            node.request_arrived(connection, message_id, body)
+            self.nodes[target].request_arrived(connection, message_id, body)
         elif not connection.client_knows:
             self._on_event("response", source, target, message_id)
-            node.response_arrived(connection, message_id, body)
+            self.nodes[target].response_arrived(connection, message_id, body)
 
     def _resume(self, link: tuple[int, int]) -> None:
         """Deliver what waited for the link, in order."""
-        source, target = link
-        for connection in list(self._connections.values()):
-            for direction, start, end in (
-                (connection.to_server, connection.client, connection.server),
-                (connection.to_client, connection.server, connection.client),
-            ):
-                if (start, end) != (source, target):
-                    continue
-                for number, (arrival, _) in enumerate(direction.waiting):
-                    if arrival > self.scheduler.now_us:
-                        break
-                    self.scheduler.after(number, self._deliver, (connection, direction, start, end))
+        for direction in self._directions(link):
+            for number, (arrival, _, _) in enumerate(direction.waiting):
+                if arrival > self.scheduler.now_us:
+                    break
+                self.scheduler.after(number, self._deliver, direction)
+
+    def _directions(self, link: tuple[int, int]) -> list[Direction]:
+        """Those of all connections that lead along a link."""
+        return [
+            direction
+            for connection in self._connections.values()
+            for direction in (connection.to_server, connection.to_client)
+            if (direction.source, direction.target) == link
+        ]
 
     def _give_up(self, link: tuple[int, int]) -> None:
         """Reset the connections that have waited too long for a cut link."""
         if link not in self._cut:
             return
         late = self.scheduler.now_us - self.options.give_up_us
-        for connection in list(self._connections.values()):
-            for direction, start, end in (
-                (connection.to_server, connection.client, connection.server),
-                (connection.to_client, connection.server, connection.client),
-            ):
-                waits = (start, end) == link and connection.open and direction.waiting
-                if waits and direction.waiting[0][0] <= late:
-                    self._break(connection)
+        for direction in self._directions(link):
+            waits = direction.connection.open and direction.waiting
+            if waits and direction.waiting[0][0] <= late:
+                self._break(direction.connection)
         self.scheduler.after(self.options.give_up_us // 2 + 1, self._give_up, link)
 
     def _break_at(self, connection: Connection) -> None:
@@ -311,8 +301,7 @@ class Network:
             return
         connection.open = False
         connection.to_client.waiting.clear()
-        link = self._link(connection.client, connection.server)
-        waiting = connection.to_server.waiting
+        link, waiting = connection.to_server.link, connection.to_server.waiting
         if waiting and not keeps_requests and link.draw() < 0.5:
             waiting.clear()
         self.scheduler.after(
@@ -329,12 +318,10 @@ class Network:
 
     def _hold_up(self, connection: Connection, held_us: int) -> None:
         direction = connection.to_server
-        late = [(at_us + held_us, message) for at_us, message in direction.waiting]
+        late = [(at_us + held_us, *message) for at_us, *message in direction.waiting]
         direction.waiting = collections.deque(late)
-        for at_us, _ in late:
-            self.scheduler.at(
-                at_us, self._deliver, (connection, direction, connection.client, connection.server)
-            )
+        for at_us, *_ in late:
+            self.scheduler.at(at_us, self._deliver, direction)
 
     def _tell_client(self, connection: Connection) -> None:
         if not connection.client_knows:

@@ -15,6 +15,8 @@ Action: TypeAlias = Callable[[Any], None]
 
 MICROSECONDS_PER_MS = 1000
 
+_push = heapq.heappush
+
 
 class Scheduler:
     """A clock and what is still to happen."""
@@ -31,17 +33,16 @@ class Scheduler:
     def at(self, when_us: int, action: Action, argument: Any = None) -> None:
         """Call `action(argument)` at `when_us`, or as soon as possible if that has passed."""
         self._sequence += 1
-        tie = 0.0 if self._shuffle is None else self._shuffle()
-        heapq.heappush(
-            self._heap, (max(when_us, self.now_us), tie, self._sequence, action, argument)
-        )
+        shuffle, now_us = self._shuffle, self.now_us
+        tie = 0.0 if shuffle is None else shuffle()
+        if when_us < now_us:
+            when_us = now_us
+        _push(self._heap, (when_us, tie, self._sequence, action, argument))
 
     def plan(self, when_us: int, action: Action, argument: Any = None) -> None:
         """As `at`, before whatever else is due at that time; draws nothing."""
         self._sequence += 1
-        heapq.heappush(
-            self._heap, (max(when_us, self.now_us), -1.0, self._sequence, action, argument)
-        )
+        _push(self._heap, (max(when_us, self.now_us), -1.0, self._sequence, action, argument))
 
     def after(self, delay_us: int, action: Action, argument: Any = None) -> None:
         """Call `action(argument)` when `delay_us` have passed."""
