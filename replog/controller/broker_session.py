@@ -117,16 +117,8 @@ class BrokerSession:
         # A pause that lasts as long as the session would let it run out between two of them.
         self._heartbeat = SessionRequest(timeout_ms, timeout_ms)
         self._requests = (self._registration, self._heartbeat)
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When a Tick is due; None once nothing is to be done any more."""
-        first_ms = None
-        for request in self._requests:
-            due_ms = request.deadline_ms
-            if due_ms is not None and (first_ms is None or due_ms < first_ms):
-                first_ms = due_ms
-        return first_ms if first_ms is None else min(first_ms, self.leading.until_ms)
+        self.next_deadline_ms: int | None = None
+        """When a Tick is due; None once nothing is to be done any more. To be read only."""
 
     def start(
         self, previous_broker_epoch: int, replicas: Sequence[ReplicaState], now_ms: int
@@ -140,12 +132,12 @@ class BrokerSession:
         self._replicas = tuple(replicas)
         self.state = SessionState.REGISTERING
         self._registration.want(now_ms)
-        return self._send_what_is_due(now_ms)
+        return self._finish(now_ms)
 
     def step(self, event: SessionEvent, now_ms: int) -> list[SessionEffect]:
         """Take one event; the effects are to be carried out in order."""
         effects: list[SessionEffect] = []
-        if self.state in {SessionState.NEW, SessionState.ENDED}:
+        if self.state is SessionState.NEW or self.state is SessionState.ENDED:
             return effects
         if isinstance(event, ResponseReceived):
             if event.response.error is ErrorCode.NOT_CONTROLLER:
@@ -177,8 +169,21 @@ class BrokerSession:
                     f"session, found none; it leads again when one comes"
                 )
             )
-        effects.extend(self._send_what_is_due(now_ms))
+        effects.extend(self._finish(now_ms))
         return effects
+
+    def _finish(self, now_ms: int) -> list[SessionEffect]:
+        sent = self._send_what_is_due(now_ms)
+        self.next_deadline_ms = self._find_deadline()
+        return sent
+
+    def _find_deadline(self) -> int | None:
+        first_ms = None
+        for request in self._requests:
+            due_ms = request.deadline_ms
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms if first_ms is None else min(first_ms, self.leading.until_ms)
 
     def _failed(self, request_id: int, now_ms: int) -> None:
         if self._heartbeat.is_under_way(request_id):

@@ -70,7 +70,9 @@ class CreationWaits:
     @property
     def next_deadline_ms(self) -> int | None:
         """When somebody has waited long enough."""
-        return min((waiting.deadline_ms for waiting in self._waiting.values()), default=None)
+        if not self._waiting:
+            return None
+        return min(waiting.deadline_ms for waiting in self._waiting.values())
 
     def wait(
         self,

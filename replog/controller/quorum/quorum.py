@@ -94,6 +94,8 @@ class Quorum:
         """Whether it is on its way; whether there was no room for the last one."""
         self._told: LeaderChanged | None = None
         self._fenced: Role | None = None
+        self.next_deadline_ms: int | None = None
+        """When to step a Tick if nothing else happens before; None: never. To be read only."""
 
     # -- what others may look at
 
@@ -116,13 +118,6 @@ class Quorum:
     def high_watermark(self) -> int:
         """Offsets below it are committed, as far as this member knows."""
         return self._context.high_watermark
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When to step a Tick if nothing else happens before; None: never."""
-        return self._deadline_ms
-
-    _deadline_ms: int | None = None
 
     # -- stepping
 
@@ -187,7 +182,7 @@ class Quorum:
             self._voting.send_due(now_ms)
             self._leading.send_due(now_ms)
         self._following.send_due(now_ms)
-        self._deadline_ms = self._find_deadline(now_ms)
+        self.next_deadline_ms = self._find_deadline(now_ms)
         effects, context.effects = context.effects, []
         if standing.role is not self._fenced:
             self._fenced = standing.role

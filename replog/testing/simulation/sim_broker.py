@@ -257,9 +257,12 @@ class SimBroker(SimMachine):
         assert self.node is not None
         assert self._member is not None
         assert self._follower is not None
-        parts = (self.node, self._member, self._follower)
-        deadlines = (part.next_deadline_ms for part in parts)
-        return min((found for found in deadlines if found is not None), default=None)
+        first_ms = self.node.next_deadline_ms
+        for part in (self._member, self._follower):
+            due_ms = part.next_deadline_ms
+            if due_ms is not None and (first_ms is None or due_ms < first_ms):
+                first_ms = due_ms
+        return first_ms
 
     def tick(self) -> None:
         now_ms = self.now_ms

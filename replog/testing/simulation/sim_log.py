@@ -113,7 +113,7 @@ class SimLog:
 
     @property
     def size_bytes(self) -> int:
-        return self.readable_bytes(self.log_start_offset, self.log_end_offset, 1 << 62)
+        return sum([batch.size_bytes for batch in self.batches])
 
     @property
     def latest_epoch(self) -> int:
