@@ -218,8 +218,7 @@ class FetchServer:
         if replica is None or replica.log is None:
             return _refused(asked, self._table.refusal(asked.topic_partition))
         registration = replica.registration
-        topic_id = asked.topic_id
-        if topic_id is not registration.topic_id and topic_id not in (None, registration.topic_id):
+        if asked.topic_id is not None and asked.topic_id != registration.topic_id:
             # Deleted and created again: one of us has not heard of it, and epochs say nothing.
             return _refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader, log = replica.leader, replica.log

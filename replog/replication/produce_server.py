@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from replog.messages import Acks, Durability, ErrorCode, ProducedPartition, ProduceResponse
+from replog.replication.deadlines import Patience
 from replog.replication.effects import AppendAsLeader, Respond
 from replog.replication.error_codes import error_code_of
 from replog.replication.incidents import ProduceRefused
@@ -37,7 +38,10 @@ class ProduceServer:
         self.appending: dict[int, _Appending] = {}
         """By append_id; while there are any, completions are to come before this step is whole."""
         self._waits: dict[int, ProduceWait] = {}
-        """Those with a timer, by request id."""
+        """Those that are not answered yet, by request id."""
+        self._patience = Patience(context.deadlines, self._expire)
+        self._expiry_ms = 0
+        """No later than the first of them runs out of time."""
         self._append_ids = 0
 
     def receive(self, request_id: int, request: ProduceRequest, now_ms: int) -> None:
@@ -117,21 +121,29 @@ class ProduceServer:
         """It may take its time: there is an end to the patience."""
         wait = pending.wait
         wait.pending.append(pending)
-        if wait.timer is None and not wait.is_abandoned:
-            wait.timer = self._context.deadlines.schedule(
-                wait.deadline_ms, lambda now_ms: self._expire(wait, now_ms)
-            )
-            self._waits[wait.request_id] = wait
+        if wait.request_id in self._waits or wait.is_abandoned:
+            return
+        if not self._waits or wait.deadline_ms < self._expiry_ms:
+            self._wait_until(wait.deadline_ms)
+        self._waits[wait.request_id] = wait
 
-    def _expire(self, wait: ProduceWait, now_ms: int) -> None:
-        for pending in wait.pending:
-            if pending.is_open:
-                self._report_timeout(pending, now_ms)
-                pending.refuse(
-                    ErrorCode.REQUEST_TIMED_OUT,
-                    "expected what acks asks for in time, found replicas behind; the records may "
-                    "still be committed, so sending them again may repeat them",
-                )
+    def _wait_until(self, expiry_ms: int) -> None:
+        self._expiry_ms = expiry_ms
+        self._patience.last_until(expiry_ms)
+
+    def _expire(self, now_ms: int) -> None:
+        """Answer those whose time is up; there may be none, if they were answered meanwhile."""
+        for wait in [wait for wait in self._waits.values() if wait.deadline_ms <= now_ms]:
+            for pending in list(wait.pending):
+                if pending.is_open:
+                    self._report_timeout(pending, now_ms)
+                    pending.refuse(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        "expected what acks asks for in time, found replicas behind; the records "
+                        "may still be committed, so sending them again may repeat them",
+                    )
+        if self._waits:
+            self._wait_until(min([wait.deadline_ms for wait in self._waits.values()]))
 
     def _refusal(self, topic_partition: TopicPartition, acks: int) -> ProducedPartition | None:
         """Why nothing is appended, if so."""

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from replog.messages import Durability, ProduceRequest
-    from replog.replication.deadlines import Timer
     from replog.replication.events import LeaderAppendCompleted
     from replog.replication.host_context import HostContext
 
@@ -30,7 +29,6 @@ class ProduceWait:
         "is_abandoned",
         "pending",
         "request_id",
-        "timer",
     )
 
     def __init__(
@@ -41,7 +39,7 @@ class ProduceWait:
         request: ProduceRequest,
         now_ms: int,
     ) -> None:
-        """open_waits: where it stands while it has a timer; it leaves by itself."""
+        """open_waits: where it stands until it is answered; it leaves by itself."""
         self._context = context
         self._open_waits = open_waits
         self._left = len(request.partitions)
@@ -53,7 +51,6 @@ class ProduceWait:
         self.pending: list[PendingAck] = []
         self.is_abandoned = False
         """Nobody waits for the answer."""
-        self.timer: Timer | None = None
 
     def decide(self, index: int, answer: ProducedPartition) -> None:
         """Fix the answer of one partition; a second one does not count."""
@@ -72,9 +69,9 @@ class ProduceWait:
         self._close()
 
     def _close(self) -> None:
-        if self.timer is not None:
-            self._context.deadlines.cancel(self.timer)
-            self._open_waits.pop(self.request_id, None)
+        self._open_waits.pop(self.request_id, None)
+        # They point back here: Python would have to search for each request as garbage.
+        self.pending.clear()
 
 
 class PendingAck:

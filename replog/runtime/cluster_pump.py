@@ -304,14 +304,14 @@ class ClusterPump:
             return
         self._is_awake = False
         self._safely(None, self.transport.deliver, MESSAGES_PER_TURN)
-        more = len(self.transport) > 0
+        more = bool(self.transport)
         now_ms = self.clock.monotonic_ms()
         if now_ms != self._looked_at_ms:
             self._looked_at_ms = now_ms
             deadline = self._deadline_ms()
             if deadline is not None and deadline <= now_ms:
                 self._tick(now_ms)
-                more = len(self.transport) > 0
+                more = bool(self.transport)
                 deadline = self._deadline_ms()
             if deadline is not None:
                 self._arm(deadline, now_ms)

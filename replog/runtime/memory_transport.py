@@ -122,6 +122,10 @@ class MemoryTransport:
         """Messages that `deliver` would hand over."""
         return sum(map(len, {id(mailbox): mailbox for mailbox in self._turns}.values()))
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return any(self._turns)
+
     def __contains__(self, address: int) -> bool:
         """Whether a node is there."""
         return address in self._endpoints
