@@ -1,5 +1,7 @@
 """Produce requests: what is refused, what is waited for, and what an answer vouches for."""
 
+import gc
+
 import pytest
 
 from replog import errors
@@ -7,6 +9,7 @@ from replog.messages import Acks, Durability, ErrorCode, ProduceRequest
 from replog.replication.effects import AppendAsLeader
 from replog.replication.error_codes import error_code_of
 from replog.replication.incidents import ProduceRefused
+from replog.replication.produce_waits import ProduceWait
 from replog.types import TopicPartition
 from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
 from tests.replication.memory_log import MemoryLog
@@ -113,6 +116,52 @@ def test_set_that_shrinks_while_producers_wait_leaves_them_to_time_out():
     assert produced.error is ErrorCode.REQUEST_TIMED_OUT
     assert produced.durability is None
     assert cluster.log(1).log_end_offset == 1, "it may still be committed"
+
+
+def test_produces_that_wait_side_by_side_time_out_each_at_its_own_time():
+    cluster = three_replicas()
+    cluster.kill(2), cluster.kill(3)
+    cluster.queue.clear()
+    request_ids = [cluster.produce(1, "a", timeout_ms=ms) for ms in (3000, 1000, 2000, 1000)]
+    told = []
+    for step_ms in (999, 1, 999, 1, 999, 1):
+        cluster.tick(step_ms)
+        told.append([cluster.produced(one) is not None for one in request_ids])
+    assert told == [
+        [False, False, False, False],
+        [False, True, False, True],
+        [False, True, False, True],
+        [False, True, True, True],
+        [False, True, True, True],
+        [True, True, True, True],
+    ]
+
+
+def test_produce_behind_an_answered_one_has_the_whole_of_its_own_time():
+    cluster = three_replicas()
+    cluster.produce(1, "a", timeout_ms=1000)
+    cluster.settle()
+    cluster.kill(2), cluster.kill(3)
+    cluster.queue.clear()
+    cluster.tick(900)
+    request_id = cluster.produce(1, "b", timeout_ms=1000)
+    cluster.tick(999)
+    assert cluster.produced(request_id) is None
+    cluster.tick(1)
+    assert cluster.produced(request_id).error is ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_answered_produce_needs_no_search_for_garbage():
+    cluster = three_replicas()
+    gc.collect()
+    gc.disable()
+    try:
+        assert cluster.produced(cluster.produce(1, "a")) is None
+        assert any(isinstance(one, ProduceWait) for one in gc.get_objects())
+        cluster.settle()
+        assert not any(isinstance(one, ProduceWait) for one in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 def test_timeout_names_the_replicas_that_hold_it_back():
