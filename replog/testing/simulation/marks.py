@@ -64,6 +64,7 @@ NAMES = (
     "one-way partition",
     "topic deleted and created again",
     "idempotent producer replaced after a loss",
+    "producer crashed with batches unsettled",
 )
 
 

@@ -2,10 +2,10 @@
 
 Faults it has: latency with a long tail per link and direction; loss, which TCP repairs by sending
 again (later, holding up what follows) until it gives up and resets the connection; links that are
-clogged or cut, in one direction or both, for a while; resets at any time. After a reset either side
-learns of it on its own, and requests that had reached the server may still be carried out while a
-newer connection is in use: that is how messages are reordered and how an answer is lost after its
-request was obeyed.
+clogged or cut, in one direction or both, for a while; resets at any time; and some addresses are
+far away. After a reset either side learns of it on its own, and requests that had reached the
+server may still be carried out while a newer connection is in use: that is how messages are
+reordered and how an answer is lost after its request was obeyed.
 
 Faults it does not have: messages changed on the way, repeated or reordered within a connection.
 """
@@ -52,14 +52,17 @@ class Node(Protocol):
 class Direction:
     """Messages on their way along one direction of a connection, oldest first."""
 
-    __slots__ = ("connection", "link", "ready_us", "source", "target", "waiting")
+    __slots__ = ("connection", "latency_mean_us", "link", "ready_us", "source", "target", "waiting")
 
-    def __init__(self, connection: Connection, source: int, target: int, link: Stream) -> None:
+    def __init__(
+        self, connection: Connection, source: int, target: int, link: Stream, latency_mean_us: int
+    ) -> None:
         """`link` draws for all that goes from `source` to `target`."""
         self.connection = connection
         self.source = source
         self.target = target
         self.link = link
+        self.latency_mean_us = latency_mean_us
         self.waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
         """When each arrives, its id, what it says."""
         self.ready_us = 0
@@ -78,7 +81,13 @@ class Connection:
         "to_server",
     )
 
-    def __init__(self, client: int, server: int, link: Callable[[int, int], Stream]) -> None:
+    def __init__(
+        self,
+        client: int,
+        server: int,
+        link: Callable[[int, int], Stream],
+        latency_mean_us: int,
+    ) -> None:
         """link(source, target) gives the stream of a link."""
         self.client = client
         self.server = server
@@ -86,8 +95,8 @@ class Connection:
         self.client_knows = False
         """That it is broken."""
         self.server_knows = False
-        self.to_server = Direction(self, client, server, link(client, server))
-        self.to_client = Direction(self, server, client, link(server, client))
+        self.to_server = Direction(self, client, server, link(client, server), latency_mean_us)
+        self.to_client = Direction(self, server, client, link(server, client), latency_mean_us)
 
     def __repr__(self) -> str:
         return f"<Connection {self.client} to {self.server}{'' if self.open else ', broken'}>"
@@ -107,6 +116,8 @@ class Network:
         self.scheduler = scheduler
         self.options = options
         self.nodes: dict[int, Node] = {}
+        self.distances_us: dict[int, int] = {}
+        """Address -> mean latency of its connections, where that is more than the options say."""
         self._streams = streams
         self._connections: dict[tuple[int, int], Connection] = {}
         self._cut: dict[tuple[int, int], int] = {}
@@ -120,7 +131,9 @@ class Network:
         """Send a request; the connection is opened if there is none."""
         connection = self._connections.get((client, server))
         if connection is None or not connection.open:
-            connection = Connection(client, server, self._link)
+            near_us = self.options.latency_mean_us
+            distances_us = [self.distances_us.get(end, near_us) for end in (client, server)]
+            connection = Connection(client, server, self._link, max(distances_us))
             self._connections[client, server] = connection
         self._send(connection.to_server, request_id, request)
         broken = self._breaks.get((client, server)) if self._breaks else None
@@ -221,9 +234,8 @@ class Network:
 
     def _send(self, direction: Direction, message_id: int, body: Any) -> None:
         options, scheduler, link = self.options, self.scheduler, direction.link
-        arrival = (
-            scheduler.now_us + options.latency_min_us + link.exponential(options.latency_mean_us)
-        )
+        latency_us = options.latency_min_us + link.exponential(direction.latency_mean_us)
+        arrival = scheduler.now_us + latency_us
         if options.loss:
             pause = RETRANSMIT_US
             while link.draw() < options.loss and pause < options.give_up_us:

@@ -3,12 +3,15 @@
 Without idempotence one batch is on its way at a time, and a batch tried again may be written
 twice. With it as many are as the real producer's window (`client.produce_window`) lets go, and
 after a failure all that are unsettled are sent again in their order.
+
+Its process may crash at any time, also while nobody leads: what was unsettled is given up, and its
+successor begins with ids that no leader knows.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from replog.client.produce_window import Leadership, ProduceWindow
 from replog.messages import Acks, ErrorCode, ProduceRequest, ProduceResponse
@@ -47,6 +50,10 @@ class ProducerOptions:
     records_max: int
     timeout_us: int
     backoff_us: int
+    crash: float = 0.0
+    """Probability that its process dies when it would make a batch."""
+    latency_us: int | None = None
+    """Mean latency of its connections, where it is not near the brokers."""
 
 
 class _Lane:
@@ -101,9 +108,11 @@ class Producer(Client):
         *,
         on_batch: Callable[[ClientBatch], None],
         on_loss: Callable[[TopicPartition, ClientBatch], None],
+        on_crash: Callable[[], None],
     ) -> None:
         """on_batch: called with each batch before it is sent for the first time. on_loss: with one
-        that a leader refuses as out of order although all before it was acknowledged.
+        that a leader refuses as out of order although all before it was acknowledged. on_crash: the
+        process dies and leaves batches unsettled.
         """
         super().__init__(address, scheduler, network, stream)
         self.options = options
@@ -113,17 +122,22 @@ class Producer(Client):
         self._cluster = cluster
         self._on_batch = on_batch
         self._on_loss = on_loss
+        self._on_crash = on_crash
         self._values = 0
         self._producer_ids = 0
-        self._lanes = {
-            name: _Lane(self._new_producer_id(), options.in_flight_max) for name in partitions
-        }
+        self._lanes = self._new_lanes(partitions)
+        if options.latency_us is not None:
+            network.distances_us[address] = options.latency_us
         scheduler.after(stream.below(options.interval_us), self._produce)
 
     @property
     def settled(self) -> bool:
         """Whether every batch was acknowledged or given up."""
         return not any(lane.unsettled for lane in self._lanes.values())
+
+    def _new_lanes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, _Lane]:
+        in_flight_max = self.options.in_flight_max
+        return {name: _Lane(self._new_producer_id(), in_flight_max) for name in partitions}
 
     def _new_producer_id(self) -> int:
         if not self.options.idempotent:
@@ -142,6 +156,8 @@ class Producer(Client):
         if self.stopped:
             return
         self.scheduler.after(1 + self.stream.exponential(self.options.interval_us), self._produce)
+        if self.stream.chance(self.options.crash):
+            self._crash()
         name = self.stream.choice(list(self._lanes))
         lane = self._lanes[name]
         if len(lane.unsettled) >= 2 * self.options.in_flight_max:
@@ -158,6 +174,14 @@ class Producer(Client):
         lane.batches += 1
         lane.ordinals.append(lane.batches)
         self._send_ready(name)
+
+    def _crash(self) -> None:
+        """The process dies and is started again: requests may still arrive, answers do not."""
+        if not self.settled:
+            self._on_crash()
+        self._waiting.clear()
+        self.network.reset_all(self.address, silent=False)
+        self._lanes = self._new_lanes(self._lanes)
 
     def _send_ready(self, name: TopicPartition) -> None:
         lane = self._lanes[name]
@@ -256,11 +280,13 @@ class Producer(Client):
         if lane.in_flight == 0 and not lane.retrying:
             lane.sent = 0
             lane.retrying = True
-            backoff = self.options.backoff_us
-            self.scheduler.after(backoff // 2 + self.stream.below(backoff), self._try_again, name)
+            backoff_us = self.options.backoff_us // 2 + self.stream.below(self.options.backoff_us)
+            self.scheduler.after(backoff_us, self._try_again, (name, lane))
 
-    def _try_again(self, name: TopicPartition) -> None:
-        lane = self._lanes[name]
+    def _try_again(self, what: tuple[TopicPartition, _Lane]) -> None:
+        name, lane = what
+        if self._lanes[name] is not lane:
+            return  # it went with its process
         lane.failed = lane.retrying = False
         lane.leadership = None
         self._send_ready(name)

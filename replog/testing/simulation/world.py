@@ -249,6 +249,7 @@ class World:
             options,
             on_batch=lambda batch: self.order.sent.add(batch.values),
             on_loss=lambda *_: None,
+            on_crash=lambda: None,
         )
 
     def _producer(self, address: int, number: int, stream: Stream) -> Producer:
@@ -264,6 +265,8 @@ class World:
             records_max=stream.choice((1, 4)),
             timeout_us=stream.choice((1_000_000, 4_000_000)),
             backoff_us=stream.choice((50_000, 200_000)),
+            crash=stream.choice((0.0, 0.02, 0.1)),
+            latency_us=stream.choice((None, None, 50_000)),
         )
 
         def on_batch(batch: ClientBatch) -> None:
@@ -286,4 +289,5 @@ class World:
             options,
             on_batch=on_batch,
             on_loss=on_loss,
+            on_crash=lambda: self.marks.hit("producer crashed with batches unsettled"),
         )
