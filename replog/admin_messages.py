@@ -245,8 +245,8 @@ class LostRange:
 
 @frozen
 class UncleanElection:
-    """One election of a replica that nobody vouched for, and what it has lost. Exact once nobody is
-    `awaited`.
+    """One election of a replica that nobody vouched for, and what it has lost of what the others'
+    logs held. Exact once nobody is `awaited`, but for what only the `untold` had.
     """
 
     topic_partition: TopicPartition
@@ -259,7 +259,11 @@ class UncleanElection:
     committed_end_offset: int
     held_by: tuple[LostRange, ...]
     awaited: tuple[int, ...]
-    """Replicas that held what was committed, and have neither told nor caught up since."""
+    """Replicas that have not caught up since: they may hold more, and yet tell."""
+    untold: tuple[int, ...]
+    """Replicas that came back without their log, with a damaged one, or not at all, because the
+    partition was moved away: what they held and had not told they never will.
+    """
 
 
 @frozen

@@ -192,6 +192,7 @@ class BrokerControl:
                 and request.broker_id in partition.replicas
                 and request.broker_id not in self._partitions.reports.damaged(partition)
             ):
+                self._partitions.losses.gone(partition, (request.broker_id,))
                 self._found_damaged(partition, request.broker_id)
         for told in request.leaderless:
             partition = self._image.partition(told.topic_partition)
@@ -215,6 +216,8 @@ class BrokerControl:
         found = {(log.topic_partition, log.topic_id): log for log in request.replicas}
         for partition in self._held_by(request.broker_id):
             log = found.get((partition.name, partition.topic.topic_id))
+            if log is None or log.damaged:
+                self._partitions.losses.gone(partition, (request.broker_id,))
             if log is not None and log.damaged:
                 self._found_damaged(partition, request.broker_id)
             else:

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from replog.config import LONG_MAX, ControllerOptions
 from replog.controller.effects import (
     ApplyMetadata,
+    CutLosses,
     LeadAgain,
     SendToController,
     SessionEffect,
@@ -34,7 +35,7 @@ from replog.controller.events import (
     ControllerFound,
     LeadersChanged,
     MetadataFollowed,
-    RecordsCut,
+    RecordsToCut,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -151,8 +152,9 @@ class BrokerSession:
         elif isinstance(event, ReplicaDamaged):
             self._damaged[event.log.topic_partition] = event.log
             self._heartbeat_soon(now_ms)
-        elif isinstance(event, RecordsCut):
-            self._lost.append(event.lost)
+        elif isinstance(event, RecordsToCut):
+            if event.lost not in self._lost:
+                self._lost.append(event.lost)
             self._heartbeat_soon(now_ms)
         elif isinstance(event, LeadersChanged):
             self._leaders_changed(event, now_ms)
@@ -285,8 +287,11 @@ class BrokerSession:
         leads_again = self.leading.heard()
         if response.should_shut_down:
             return self._end(ErrorCode.NONE, "all leaderships have been moved away")
-        del self._lost[: self._lost_told]
-        self._lost_told = 0
+        effects: list[SessionEffect] = [LeadAgain()] if leads_again else []
+        if self._lost_told:
+            effects.append(CutLosses(tuple(self._lost[: self._lost_told])))
+            del self._lost[: self._lost_told]
+            self._lost_told = 0
         for told in self._damaged_told:
             name = told.topic_partition
             if name not in self._leaderless and self._damaged.get(name) == told:
@@ -296,7 +301,7 @@ class BrokerSession:
         else:
             interval_ms = self._options.broker_heartbeat_interval_ms
         self._heartbeat.want(now_ms + interval_ms)
-        return [LeadAgain()] if leads_again else ()
+        return effects
 
     def _lose_epoch(self, now_ms: int) -> Iterable[SessionEffect]:
         """The controller has fenced us, or has forgotten us; we never stopped. Register again."""

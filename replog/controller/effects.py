@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from replog.controller.incidents import Incident
     from replog.messages import ErrorCode, HeartbeatRequest, RegisterBrokerRequest
     from replog.registrations import MetadataDelta
+    from replog.types import LostRecords
 
 
 @frozen_positional
@@ -90,6 +91,13 @@ class ApplyMetadata:
 
 
 @frozen_positional
+class CutLosses:
+    """The controller has written down that these will be lost: nothing hinders the cut any more."""
+
+    heard: tuple[LostRecords, ...]
+
+
+@frozen_positional
 class SessionEnded:
     """Nothing more comes of this session.
 
@@ -103,5 +111,11 @@ class SessionEnded:
 
 ControllerEffect: TypeAlias = Respond | Report | AppendRecords | Resign | ReloadState
 SessionEffect: TypeAlias = (
-    SendToController | SetBrokerEpoch | StopLeading | LeadAgain | ApplyMetadata | SessionEnded
+    SendToController
+    | SetBrokerEpoch
+    | StopLeading
+    | LeadAgain
+    | CutLosses
+    | ApplyMetadata
+    | SessionEnded
 )

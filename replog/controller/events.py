@@ -95,8 +95,10 @@ class ReplicaDamaged:
 
 
 @frozen_positional
-class RecordsCut:
-    """A log of this broker was cut because of an unclean election; the controller must hear."""
+class RecordsToCut:
+    """A log of this broker will be cut because of an unclean election, once the controller has
+    heard what of it (`CutLosses`).
+    """
 
     lost: LostRecords
 
@@ -141,7 +143,7 @@ SessionEvent: TypeAlias = (
     | RequestFailed
     | ShutdownWanted
     | ReplicaDamaged
-    | RecordsCut
+    | RecordsToCut
     | LeadersChanged
     | MetadataFollowed
     | ControllerFound

@@ -171,8 +171,8 @@ class PartitionControl:
         record = change.record(force=force)
         if record is None:
             return False
-        isr, leader_id = partition.isr, partition.leader_id
-        holders, ends = partition.holders, self.reports.ends(partition)
+        isr, leader_id, replicas = partition.isr, partition.leader_id, partition.replicas
+        ends = self.reports.ends(partition)
         self._check_transitions(partition, record)
         self._decision.write(record)
         if partition.reassigning:
@@ -188,8 +188,11 @@ class PartitionControl:
                 )
             )
         self._report_leader(partition, leader_id, change)
+        if partition.topic.name in self._image.notes:
+            self.losses.caught_up(partition, set(partition.isr).difference(isr))
+            self.losses.gone(partition, set(replicas).difference(partition.replicas))
         if change.cause is ElectionCause.UNCLEAN and partition.leader_id is not None:
-            self.losses.elected(partition, holders, ends.get(partition.leader_id))
+            self.losses.elected(partition, ends.get(partition.leader_id))
         return True
 
     def attempt(self, partition: PartitionImage, decide: Callable[[], object]) -> None:

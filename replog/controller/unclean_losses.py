@@ -1,12 +1,14 @@
 """What unclean elections have lost: exact offsets by epoch, as the brokers that held them tell.
 
-An unclean election makes a replica the leader that may lack what others hold. Who follows it cuts
-its own log where the two part, and tells the controller what it has cut. Election and reports are
-notes of the topic in the metadata (config records that are no options), so that every controller
-can put them together, for as long as the topic is there:
+An unclean election makes a replica the leader that may lack what others hold. Who follows it must
+cut its own log where the two part; it tells the controller what, and cuts once it was heard. So who
+is in sync again has told all. Election and reports are notes of the topic in the metadata (config
+records that are no options), so that every controller can put them together, for as long as the
+topic is there:
 
-    replog.unclean.<partition>.<leader epoch>           who was elected, who else held records
-    replog.lost.<partition>.<leader epoch>.<broker id>  what that broker has cut, and what of it was
+    replog.unclean.<partition>.<leader epoch>           who was elected, which other replicas may
+                                                        yet tell, which never will
+    replog.lost.<partition>.<leader epoch>.<broker id>  what that broker cuts, and what of it was
                                                         committed
 """
 
@@ -55,23 +57,21 @@ class UncleanLosses:
         self._decision = decision
         self._image = decision.image
 
-    def elected(
-        self, partition: PartitionImage, holders: frozenset[int], end: LogEnd | None
-    ) -> None:
-        """The partition has a leader that nobody vouches for. `holders`: who held what was
-        committed; `end`: how long the leader's log was, if it has told.
+    def elected(self, partition: PartitionImage, end: LogEnd | None) -> None:
+        """The partition has a leader that nobody vouches for: any other replica may hold more.
+        `end`: how long the leader's log was, if it has told.
         """
-        others = sorted(holders - {partition.leader_id})
         note = {
             "leader": partition.leader_id,
-            "holders": others,
+            "awaited": sorted(set(partition.replicas) - {partition.leader_id}),
+            "untold": [],
             "end": None if end is None else end.log_end_offset,
         }
         self._keep_only(partition, self._elections(partition)[1 - ELECTIONS_MAX :])
         self._note(partition, self._name(ELECTED, partition, partition.leader_epoch), note)
 
     def told(self, partition: PartitionImage, broker_id: int, lost: LostRecords) -> None:
-        """A broker has cut records because of an unclean election; it may say so again.
+        """A broker must cut records because of an unclean election; it may say so again.
 
         Nobody asks any more for an election whose notes were dropped, and its own journal has it.
         """
@@ -88,6 +88,27 @@ class UncleanLosses:
             return
         self._note(partition, name, note)
         self._decision.report(UncleanLoss(election=self._election(partition, epoch)))
+
+    def caught_up(self, partition: PartitionImage, broker_ids: Collection[int]) -> None:
+        """These are in sync: what they had to cut they have told."""
+        self._settle(partition, broker_ids, has_told=True)
+
+    def gone(self, partition: PartitionImage, broker_ids: Collection[int]) -> None:
+        """These have the log no more that they held records in."""
+        self._settle(partition, broker_ids, has_told=False)
+
+    def _settle(
+        self, partition: PartitionImage, broker_ids: Collection[int], *, has_told: bool
+    ) -> None:
+        for epoch in self._elections(partition):
+            name = self._name(ELECTED, partition, epoch)
+            note = self._read(partition, name) or {}
+            settled = set(broker_ids).intersection(note["awaited"])
+            if settled:
+                note["awaited"] = sorted(set(note["awaited"]) - settled)
+                if not has_told:
+                    note["untold"] = sorted(settled.union(note["untold"]))
+                self._note(partition, name, note)
 
     def describe(self, request: DescribeLossesRequest) -> DescribeLossesResponse:
         """All that is known, oldest first by partition."""
@@ -113,19 +134,16 @@ class UncleanLosses:
         prefix = self._name(LOST, partition, epoch) + "."
         lost: list[LostRange] = []
         ranges: list[EpochRange] = []
-        told: set[int] = set()
         committed = 0
         for name in self._image.notes.get(partition.topic.name, {}):
             if not name.startswith(prefix):
                 continue
             broker_id = int(name.removeprefix(prefix))
             report = self._read(partition, name) or {}
-            told.add(broker_id)
             committed = max(committed, report["committed"])
             for one in report["ranges"]:
                 ranges.append(EpochRange(*one))
                 lost.append(LostRange(broker_id=broker_id, range=EpochRange(*one)))
-        awaited = set(note.get("holders", ())) - told - set(partition.isr)
         return UncleanElection(
             topic_partition=partition.name,
             leader_epoch=epoch,
@@ -134,7 +152,8 @@ class UncleanLosses:
             lost=combined(ranges),
             committed_end_offset=committed,
             held_by=tuple(sorted(lost, key=lambda one: (one.broker_id, one.range))),
-            awaited=tuple(sorted(awaited & set(partition.replicas))),
+            awaited=tuple(note.get("awaited", ())),
+            untold=tuple(note.get("untold", ())),
         )
 
     def _elections(self, partition: PartitionImage) -> list[int]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from replog.errors import ReplogError
     from replog.messages import PartitionRequest, Response
     from replog.registrations import MetadataDelta
-    from replog.types import TopicPartition
+    from replog.types import LostRecords, TopicPartition
 
 
 @frozen
@@ -43,6 +43,13 @@ class LogUnavailable:
     topic_partition: TopicPartition
     error: ReplogError
     damaged: bool = False
+
+
+@frozen_positional
+class LossHeard:
+    """The controller has written down what the report of RecordsLost said; it can be cut."""
+
+    lost: LostRecords
 
 
 @frozen
@@ -162,6 +169,7 @@ Event: TypeAlias = (
     | LeadingSuspended
     | MetadataChanged
     | LogUnavailable
+    | LossHeard
     | RequestReceived
     | RequesterGone
     | ResponseReceived

@@ -7,6 +7,7 @@ for, named by the phase:
        │  ──diverging──> TRUNCATING ──done──> FETCHING
        │  ──out of range──> ASKING_LATEST ──> TRUNCATING
        │                      └──> ASKING_EARLIEST ──> TRUNCATING or BACKING_OFF
+       │  (wherever an unclean election is the cause: TELLING ──heard──> TRUNCATING)
        │  ──other error, lost answer──> BACKING_OFF ──time──> FETCHING
        └──fenced, or a local append or cut that must not be──> FAILED until the next leader epoch
 
@@ -33,7 +34,7 @@ from replog.replication.effects import (
 )
 from replog.replication.high_watermark import follower_high_watermark
 from replog.replication.incidents import Fenced, LogTruncated, RecordsLost, ReplicaFailed
-from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LostRecords
 
 if TYPE_CHECKING:
     from replog.errors import ReplogError
@@ -52,6 +53,7 @@ class FollowerPhase(enum.Enum):
     FETCHING = "the leader's records"
     APPENDING = "its own append"
     FLUSHING = "its own sync"
+    TELLING = "the controller's word that it has heard what will be lost"
     TRUNCATING = "its own truncation"
     ASKING_LATEST = "the leader's log end offset"
     ASKING_EARLIEST = "the leader's log start offset"
@@ -99,8 +101,8 @@ class Follower:
         """The leader has held our claim against a record of its own, and found them alike."""
         self._truncating: tuple[TruncationCause, int, int] | None = None
         """Why, and the log's end and latest epoch before."""
-        self._losing: tuple[tuple[EpochRange, ...], int] | None = None
-        """What is being cut because of an unclean election, and what was known as committed."""
+        self._telling: tuple[LostRecords, int, TruncationCause] | None = None
+        """What is to be cut because of an unclean election, from which offset on, and why."""
         self._timer: Timer | None = None
 
     @property
@@ -223,7 +225,6 @@ class Follower:
         if self.phase is not FollowerPhase.TRUNCATING or self._truncating is None:
             return
         (cause, old_end_offset, old_epoch), self._truncating = self._truncating, None
-        losing, self._losing = self._losing, None
         log = self._log
         self.high_watermark = log.high_watermark
         self._log_start_offset = log.log_start_offset
@@ -240,16 +241,6 @@ class Follower:
                     high_watermark=log.high_watermark,
                 )
             )
-            if losing is not None:
-                self._context.report(
-                    RecordsLost(
-                        topic_partition=self.topic_partition,
-                        topic_id=self.registration.topic_id,
-                        unclean_epoch=self.registration.unclean_epoch,
-                        ranges=losing[0],
-                        committed_end_offset=losing[1],
-                    )
-                )
         elif log.latest_epoch == old_epoch:
             # Nothing has changed, and the same question would get the same answer.
             self.back_off(now_ms)
@@ -334,10 +325,35 @@ class Follower:
                 f"[{offset}, {log.log_end_offset}) are kept here, compare the replicas"
             )
             return
+        if offset < log.log_end_offset and log.latest_epoch < self.registration.unclean_epoch:
+            self._tell(epoch_ranges(log, log.latest_epoch, offset), offset, cause)
+        else:
+            self._cut(offset, cause)
+
+    def _tell(self, ranges: tuple[EpochRange, ...], offset: int, cause: TruncationCause) -> None:
+        """Whoever dies between a cut and the word of it takes along what nobody else knows."""
+        lost = LostRecords(
+            topic_partition=self.topic_partition,
+            topic_id=self.registration.topic_id,
+            unclean_epoch=self.registration.unclean_epoch,
+            ranges=ranges,
+            committed_end_offset=self.high_watermark,
+        )
+        self._telling = (lost, offset, cause)
+        self._turn(FollowerPhase.TELLING)
+        self._context.report(RecordsLost(topic_partition=self.topic_partition, lost=lost))
+
+    def loss_heard(self, lost: LostRecords) -> None:
+        """The controller knows what this cut will lose."""
+        if self.phase is FollowerPhase.TELLING and self._telling is not None:
+            told, offset, cause = self._telling
+            if lost == told:
+                self._telling = None
+                self._cut(offset, cause)
+
+    def _cut(self, offset: int, cause: TruncationCause) -> None:
         self._begin_truncation(cause)
-        if log.latest_epoch < self.registration.unclean_epoch:
-            self._losing = (epoch_ranges(log, log.latest_epoch, offset), self.high_watermark)
-        if offset < log.log_start_offset:
+        if offset < self._log.log_start_offset:
             effect = TruncateFullyAndStartAt(self.topic_partition, offset, cause)
             self._context.emit(effect)
             return

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 from replog.types import frozen
 
 if TYPE_CHECKING:
-    import uuid
-
     from replog.messages import ErrorCode
     from replog.replication.effects import TruncationCause
-    from replog.types import EpochRange, TopicPartition
+    from replog.types import LostRecords, TopicPartition
 
 
 class IsrCause(enum.Enum):
@@ -77,14 +75,12 @@ class LogTruncated:
 
 @frozen
 class RecordsLost:
-    """A follower has cut records that a leader from an unclean election does not have."""
+    """A follower has records that a leader from an unclean election does not have; it cuts them as
+    soon as the controller has heard what will be lost.
+    """
 
     topic_partition: TopicPartition
-    topic_id: uuid.UUID
-    unclean_epoch: int
-    ranges: tuple[EpochRange, ...]
-    committed_end_offset: int
-    """Offsets below it had been committed."""
+    lost: LostRecords
 
 
 @frozen

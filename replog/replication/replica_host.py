@@ -90,6 +90,7 @@ class ReplicaHost:
             ev.LeaderAppendFailed: self._leader_append_failed,
             ev.FollowerAppendCompleted: self._follower_append_completed,
             ev.FollowerAppendFailed: self._follower_append_failed,
+            ev.LossHeard: self._loss_heard,
             ev.TruncationCompleted: self._truncation_completed,
             ev.LogFlushed: self._log_flushed,
             ev.Tick: self._tick,
@@ -224,6 +225,11 @@ class ReplicaHost:
         follower = self.follower(event.topic_partition)
         if follower is not None:
             follower.append_failed(event.error, now_ms)
+
+    def _loss_heard(self, event: ev.LossHeard, now_ms: int) -> None:
+        follower = self.follower(event.lost.topic_partition)
+        if follower is not None:
+            follower.loss_heard(event.lost)
 
     def _truncation_completed(self, event: ev.TruncationCompleted, now_ms: int) -> None:
         follower = self.follower(event.topic_partition)

@@ -28,6 +28,7 @@ from replog.replication.events import (
     LeadingSuspended,
     LogFlushed,
     LogUnavailable,
+    LossHeard,
     MetadataChanged,
     RequesterGone,
     RequestFailed,
@@ -38,7 +39,6 @@ from replog.replication.events import (
 from replog.replication.replica_host import ReplicaHost
 from replog.runtime.effect_executor import DAMAGE, EffectExecutor
 from replog.runtime.journal import Journal
-from replog.types import LostRecords
 
 if TYPE_CHECKING:
     import uuid
@@ -47,9 +47,8 @@ if TYPE_CHECKING:
     from replog.controller.metadata_image import MetadataImage
     from replog.messages import ControllerResponse, PartitionRequest, Response
     from replog.registrations import PartitionRegistration
-    from replog.replication.incidents import RecordsLost
     from replog.runtime.ports import Ports, ReplicatedLog
-    from replog.types import TopicPartition
+    from replog.types import LostRecords, TopicPartition
 
 _HOST, _SESSION = 0, 1
 """Lowest bit of a request's id on the network: which of the two asked."""
@@ -240,15 +239,8 @@ class BrokerNode:
             partition_epoch=registration.partition_epoch,
         )
 
-    def _take_loss(self, loss: RecordsLost, now_ms: int) -> None:
-        lost = LostRecords(
-            topic_partition=loss.topic_partition,
-            topic_id=loss.topic_id,
-            unclean_epoch=loss.unclean_epoch,
-            ranges=loss.ranges,
-            committed_end_offset=loss.committed_end_offset,
-        )
-        self._step_session(session_ev.RecordsCut(lost), now_ms)
+    def _take_loss(self, lost: LostRecords, now_ms: int) -> None:
+        self._step_session(session_ev.RecordsToCut(lost), now_ms)
 
     def _step_session(self, event: session_ev.SessionEvent, now_ms: int) -> None:
         self._carry_out(self.session.step(event, now_ms), now_ms)
@@ -268,6 +260,9 @@ class BrokerNode:
                     self._executor.step(stop, now_ms)
                 case session_fx.LeadAgain():
                     self._executor.step(LeadingSuspended(is_suspended=False), now_ms)
+                case session_fx.CutLosses():
+                    for lost in effect.heard:
+                        self._executor.step(LossHeard(lost), now_ms)
                 case session_fx.ApplyMetadata():
                     self._apply_metadata(effect.delta, now_ms)
                 case session_fx.SessionEnded():

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from replog.replication.events import Completion, Event
     from replog.runtime.journal import Journal
     from replog.runtime.ports import Ports, ReplicatedLog
-    from replog.types import TopicPartition
+    from replog.types import LostRecords, TopicPartition
 
     Core = Callable[[Event, int, bool], list[fx.Effect]]
 
@@ -58,12 +58,13 @@ class EffectExecutor:
         journal: Journal,
         send_id: Callable[[int], int],
         on_fault: Callable[[LogUnavailable, int], None],
-        on_loss: Callable[[RecordsLost, int], None] | None = None,
+        on_loss: Callable[[LostRecords, int], None] | None = None,
     ) -> None:
         """send_id: under which id on the network a request of the core's own id travels.
 
         on_fault(event, now_ms) is called before the core hears of a log that cannot be used,
-        on_loss when it reports that it has cut records because of an unclean election.
+        on_loss when it is about to cut records because of an unclean election, and waits for
+        LossHeard.
         """
         self._core = core
         self._store = ports.store
@@ -271,7 +272,7 @@ class EffectExecutor:
         incident = effect.incident
         self._journal.add(incident, self._now_ms)
         if self._on_loss is not None and type(incident) is RecordsLost:
-            self._on_loss(incident, self._now_ms)
+            self._on_loss(incident.lost, self._now_ms)
 
     def _respond(self, effect: fx.Respond) -> None:
         response = effect.response

@@ -5,9 +5,10 @@ import dataclasses
 from replog.controller.broker_session import (
     BrokerSession,
 )
+from replog.controller.effects import CutLosses
 from replog.controller.events import (
     LeadersChanged,
-    RecordsCut,
+    RecordsToCut,
     ReplicaDamaged,
     RequestFailed,
     ResponseReceived,
@@ -55,17 +56,19 @@ def test_lost_records_are_told_at_once_and_until_the_controller_has_heard(sessio
         )
         for start in (7, 6)
     )
-    ((asked, heartbeat),) = sent(session.step(RecordsCut(first), 10), HeartbeatRequest)
+    ((asked, heartbeat),) = sent(session.step(RecordsToCut(first), 10), HeartbeatRequest)
     assert heartbeat.lost == (first,)
-    session.step(RecordsCut(second), 11)
+    session.step(RecordsToCut(second), 11)
     answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
-    ((asked, heartbeat),) = sent(session.step(answer, 12), HeartbeatRequest)
+    effects = session.step(answer, 12)
+    assert CutLosses(heard=(first,)) in effects
+    ((asked, heartbeat),) = sent(effects, HeartbeatRequest)
     assert heartbeat.lost == (second,)
-    session.step(RequestFailed(request_id=asked), 13)
+    assert CutLosses(heard=(second,)) not in session.step(RequestFailed(request_id=asked), 13)
     ((asked, heartbeat),) = sent(session.step(Tick(), 113), HeartbeatRequest)
     assert heartbeat.lost == (second,)
     answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(fenced=False))
-    session.step(answer, 114)
+    assert CutLosses(heard=(second,)) in session.step(answer, 114)
     due_ms = 114 + OPTIONS.broker_heartbeat_interval_ms
     ((_, heartbeat),) = sent(session.step(Tick(), due_ms), HeartbeatRequest)
     assert heartbeat.lost == ()

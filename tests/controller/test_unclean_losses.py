@@ -7,11 +7,13 @@ from replog.admin_messages import (
     ElectionKind,
     ElectLeadersRequest,
     LostRange,
+    Reassignment,
+    ReassignPartitionsRequest,
 )
 from replog.controller.incidents import UncleanLoss
 from replog.controller.metadata_image import MetadataImage, note_of
 from replog.controller.unclean_losses import ELECTIONS_MAX, combined
-from replog.messages import DeleteTopicRequest, ErrorCode
+from replog.messages import DamagedLog, DeleteTopicRequest, ErrorCode
 from replog.types import EpochRange, LostRecords, TopicPartition
 from tests.controller.conversation import Controller, leaderless_log, log_of
 
@@ -57,6 +59,7 @@ def test_the_election_itself_says_who_may_have_held_more(controller):
     assert (election.topic_partition, election.leader_id) == (T0, 2)
     assert election.leader_epoch == controller.partition().unclean_epoch
     assert (election.lost, election.held_by, election.awaited) == ((), (), (0, 1))
+    assert election.untold == ()
 
 
 def test_reports_of_all_brokers_make_one(controller):
@@ -72,7 +75,6 @@ def test_reports_of_all_brokers_make_one(controller):
         LostRange(broker_id=1, range=EpochRange(0, 5, 9)),
         LostRange(broker_id=1, range=EpochRange(1, 9, 14)),
     )
-    assert election.awaited == ()
 
 
 def test_each_report_is_journalled_with_all_that_is_known_by_then(controller):
@@ -91,10 +93,55 @@ def test_a_log_that_is_cut_in_steps_is_one_loss(controller):
     assert election.committed_end_offset == 10
 
 
-def test_who_has_caught_up_without_a_loss_is_awaited_no_more(controller):
-    controller.start(1, incarnation="second", previous=controller.epochs[1])
+def test_who_has_told_is_awaited_until_it_has_caught_up(controller):
+    """Goal: a log is cut in steps, and the last of them is known once the broker is in sync."""
+    log = log_of(controller.partition(), 0, 9)
+    controller.start(1, incarnation="second", previous=controller.epochs[1], logs=(log,))
+    tell(controller, 1, lost(controller, (0, 5, 9)))
+    assert elections(controller)[0].awaited == (0, 1)
     assert controller.propose((1, 2)) is ErrorCode.NONE
     assert elections(controller)[0].awaited == (0,)
+    controller.lose(1)
+    assert (elections(controller)[0].awaited, elections(controller)[0].untold) == ((0,), ())
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_who_comes_back_without_its_log_never_tells_what_it_held(controller, damaged):
+    now = controller.partition()
+    logs = (log_of(now, 0, 4, damaged=True),) if damaged else ()
+    controller.start(1, incarnation="second", previous=controller.epochs[1], logs=logs)
+    assert (elections(controller)[0].awaited, elections(controller)[0].untold) == ((0,), (1,))
+    assert controller.propose((1, 2)) is ErrorCode.NONE
+    assert (elections(controller)[0].awaited, elections(controller)[0].untold) == ((0,), (1,))
+
+
+def test_who_loses_its_log_once_it_has_caught_up_has_told_all(controller):
+    log = log_of(controller.partition(), 0, 9)
+    controller.start(1, incarnation="second", previous=controller.epochs[1], logs=(log,))
+    assert controller.propose((1, 2)) is ErrorCode.NONE
+    controller.restart(1, "third", clean=False)
+    assert (elections(controller)[0].awaited, elections(controller)[0].untold) == ((0,), ())
+
+
+def test_a_log_found_damaged_before_it_has_caught_up_never_tells(controller):
+    log = log_of(controller.partition(), 0, 9)
+    controller.start(1, incarnation="second", previous=controller.epochs[1], logs=(log,))
+    now = controller.partition()
+    damaged = DamagedLog(
+        topic_partition=T0, topic_id=now.topic_id, partition_epoch=now.partition_epoch
+    )
+    controller.heartbeat(1, damaged=(damaged,))
+    assert (elections(controller)[0].awaited, elections(controller)[0].untold) == ((0,), (1,))
+
+
+def test_who_is_taken_off_the_partition_never_tells(controller):
+    controller.start(3)
+    move = Reassignment(topic_partition=T0, replicas=(2, 3))
+    controller.ask(ReassignPartitionsRequest(partitions=(move,)))
+    assert controller.propose((2, 3)) is ErrorCode.NONE
+    now = elections(controller)[0]
+    assert controller.partition().replicas == (2, 3)
+    assert (now.awaited, now.untold) == ((), (0, 1))
 
 
 def test_it_outlives_the_controller_and_comes_with_snapshots(controller):

@@ -22,7 +22,7 @@ from replog.replication.events import LeadingSuspended, TruncationCompleted
 from replog.replication.incidents import RecordsLost
 from replog.runtime.broker_node import BrokerNode
 from replog.runtime.ports import Ports
-from replog.types import TopicPartition
+from replog.types import LostRecords, TopicPartition
 from tests.replication.memory_log import MemoryLog
 
 AGAIN, GONE, NEW = TopicPartition("again", 0), TopicPartition("gone", 0), TopicPartition("new", 0)
@@ -201,7 +201,7 @@ def test_damage_is_told_also_where_the_log_is_set_aside_at_once(world) -> None:
 
 def test_the_end_of_its_leading_time_may_be_found_while_records_are_cut(world) -> None:
     """Goal: a broker that was paused for longer than its session goes on. Method: the first that it
-    does then is to cut records, and to tell the controller so.
+    does then is to tell the controller what it will cut.
     """
     world.node.follow_metadata(news(REGISTERED + 1, registered=True), 2)
     ((request_id, request),) = [
@@ -209,7 +209,7 @@ def test_the_end_of_its_leading_time_may_be_found_while_records_are_cut(world) -
     ]
     assert request.version == REGISTERED + 1
     world.node.receive_response(request_id, HeartbeatResponse(), 3)
-    lost = RecordsLost(
+    lost = LostRecords(
         topic_partition=AGAIN,
         topic_id=AGAIN_ID,
         unclean_epoch=1,
@@ -220,7 +220,12 @@ def test_the_end_of_its_leading_time_may_be_found_while_records_are_cut(world) -
 
     def core(event, now_ms, more):
         told.append(event)
-        return [TruncateLog(AGAIN, 0, None), Report(lost)] if event is cut else []
+        if event is not cut:
+            return []
+        return [
+            TruncateLog(AGAIN, 0, None),
+            Report(RecordsLost(topic_partition=AGAIN, lost=lost)),
+        ]
 
     cut = object()
     world.node._executor._core = core

@@ -47,7 +47,7 @@ EVENTS = (
     "produce_answered",
     "fetch_answered",
     "broker_told",
-    "broker_reported",
+    "disk_lost",
 )
 
 _KINDS = {"request": 1, "response": 2, "reset": 3}
@@ -91,7 +91,7 @@ class Oracle:
         self._on_produce_answered = hears["produce_answered"]
         self._on_fetch_answered = hears["fetch_answered"]
         self._on_broker_told = hears["broker_told"]
-        self._on_broker_reported = hears["broker_reported"]
+        self._on_disk_lost = hears["disk_lost"]
 
     @property
     def digest(self) -> int:
@@ -223,8 +223,6 @@ class Oracle:
         self.marks.incident(incident)
         if entry.broker_id is None:
             return
-        for hear in self._on_broker_reported:
-            hear(self.truth.brokers[entry.broker_id], incident)
         if isinstance(incident, IsrChanged):
             if incident.stage is IsrStage.COMMITTED:
                 key = (entry.broker_id, incident.topic_partition)
@@ -261,9 +259,9 @@ class Oracle:
         at_risk = self.truth.at_risk.setdefault(broker_id, {})
         for topic_partition in topic_partitions:
             at_risk[topic_partition] = incarnation
-            if topic_partition in self.truth.partitions:
-                self.truth.partitions[topic_partition].disk_lost = True
             self.truth.incomplete.add((broker_id, topic_partition))
+            for hear in self._on_disk_lost:
+                hear(broker_id, topic_partition)
 
     def broker_sent(self, broker: SimBroker, to: int, request: Any) -> None:
         for hear in self._on_broker_sent:

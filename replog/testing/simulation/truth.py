@@ -46,8 +46,6 @@ class PartitionTruth:
         self.had_enough_in_sync = False
         """`min_insync_replicas` were in sync with a leader once: from then on as many have copies
         of what is committed, before that nothing was promised."""
-        self.disk_lost = False
-        """A disk has lost records of it: nobody can tell which."""
 
     @property
     def may_lose(self) -> bool:

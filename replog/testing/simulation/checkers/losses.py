@@ -4,8 +4,8 @@ Where any live replica may lead, what is committed has no one truth while two le
 each other. So all is noted that any replica has ever taken for committed; once the replicas are
 alike again, each batch of that is there, or told as lost; and the latest election has lost nothing
 that is there. What an earlier one has lost may be there again, if a later one chose a replica that
-had it still. A broker that dies between its cut and the word of it takes that along, as a lost disk
-does.
+had it still. Nothing may be missing unless the report itself names a replica that can tell it no
+more, or the last disk that had it was lost; and nobody is awaited who is in sync.
 """
 
 from __future__ import annotations
@@ -16,12 +16,10 @@ from replog.admin_messages import DescribeLossesRequest, UncleanElection
 from replog.controller.decision import Decision
 from replog.controller.metadata_image import MetadataImage
 from replog.controller.unclean_losses import ELECTIONS_MAX, UncleanLosses
-from replog.replication.incidents import RecordsLost
-from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.sim_log import SimLog
 from replog.testing.simulation.truth import BatchKey, PartitionTruth, Truth
 from replog.testing.simulation.violation import Violation
-from replog.types import EpochRange
+from replog.types import TopicPartition
 
 
 class LossesAreTold:
@@ -31,8 +29,8 @@ class LossesAreTold:
         self.truth = truth
         self._committed: dict[tuple[uuid.UUID, int], dict[BatchKey, None]] = {}
         """By topic id and partition: what some replica has taken for committed."""
-        self._cut: list[tuple[int, int, RecordsLost]] = []
-        """What brokers have said that they cut, by broker and its run."""
+        self._gone: set[tuple[uuid.UUID, int, BatchKey]] = set()
+        """What of that went with a disk, while no other had it. Never iterated."""
 
     def committed_loosely(self, log: SimLog, truth: PartitionTruth, old: int) -> None:
         """A replica takes more for committed than up to `old`."""
@@ -44,10 +42,23 @@ class LossesAreTold:
             if batch.last_offset < log.high_watermark:
                 known[batch.base_offset, batch.leader_epoch] = None
 
-    def broker_reported(self, broker: SimBroker, incident: object) -> None:
-        """A broker has put something in its journal."""
-        if isinstance(incident, RecordsLost):
-            self._cut.append((broker.broker_id, broker.incarnation, incident))
+    def disk_lost(self, broker_id: int, topic_partition: TopicPartition) -> None:
+        """A broker's copy is incomplete, or damaged."""
+        truth = self.truth.partitions.get(topic_partition)
+        if truth is None or not truth.may_lose:
+            return
+        topic = (truth.registration.topic_id, topic_partition.partition)
+        there = {
+            (batch.base_offset, batch.leader_epoch)
+            for other in self.truth.brokers
+            if other != broker_id and (other, topic_partition) not in self.truth.incomplete
+            for log in [self.truth.log_of(other, topic_partition)]
+            if log is not None and self.truth.loose_truth_of(log) is truth
+            for batch in log.batches
+        }
+        for key in self._committed.get(topic, ()):
+            if key not in there:
+                self._gone.add((*topic, key))
 
     def check(self, image: MetadataImage) -> None:
         """At the end, when all replicas are alike: hold the report against what is there."""
@@ -66,33 +77,32 @@ class LossesAreTold:
         for key, batch in there.items():
             if _is_told(key, elections[-1:]):
                 raise Violation("C6", f"{batch} is told as lost, and is there: {elections}")
+        for election in elections:
+            if not set(election.awaited).isdisjoint(truth.registration.isr):
+                raise Violation("C6", f"who is in sync of {truth.name} is awaited: {election}")
         if (
-            truth.disk_lost
-            or len(elections) >= ELECTIONS_MAX
-            or any(election.awaited for election in elections)
+            len(elections) >= ELECTIONS_MAX  # older ones were dropped with what they lost
+            or any(election.awaited or election.untold for election in elections)
         ):
-            return  # who could tell has no more to tell, has yet to tell it, or it is dropped
+            return
         topic = (truth.registration.topic_id, truth.name.partition)
         for key in self._committed.get(topic, ()):
-            if key not in there and not _is_told(key, elections) and not self._died_with(key):
+            if (
+                key not in there
+                and (*topic, key) not in self._gone
+                and not _is_told(key, elections)
+            ):
                 raise Violation(
                     "C6",
                     f"{truth.name} has lost what was committed at (offset, epoch) {key}, and "
                     f"nobody tells: {elections}",
                 )
 
-    def _died_with(self, key: BatchKey) -> bool:
-        """Whether a broker has cut it in a run that is over."""
-        return any(
-            incarnation < self.truth.brokers[broker_id].incarnation and _is_in(key, incident.ranges)
-            for broker_id, incarnation, incident in self._cut
-        )
-
 
 def _is_told(key: BatchKey, elections: list[UncleanElection]) -> bool:
-    return any(_is_in(key, election.lost) for election in elections)
-
-
-def _is_in(key: BatchKey, ranges: tuple[EpochRange, ...]) -> bool:
     offset, epoch = key
-    return any(one.epoch == epoch and one.start_offset <= offset < one.end_offset for one in ranges)
+    return any(
+        one.epoch == epoch and one.start_offset <= offset < one.end_offset
+        for election in elections
+        for one in election.lost
+    )
