@@ -33,7 +33,13 @@ from replog.replication.effects import (
     TruncationCause,
 )
 from replog.replication.high_watermark import follower_high_watermark
-from replog.replication.incidents import Fenced, LogTruncated, RecordsLost, ReplicaFailed
+from replog.replication.incidents import (
+    AppendRefused,
+    Fenced,
+    LogTruncated,
+    RecordsLost,
+    ReplicaFailed,
+)
 from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LostRecords
 
 if TYPE_CHECKING:
@@ -97,6 +103,8 @@ class Follower:
         """The log's; ahead of it only within a step."""
         self._appending: FetchedPartition | None = None
         """Its records are being appended; its high watermark is taken when they are in the log."""
+        self._complaint: str | None = None
+        """Why the log did not take what was fetched last."""
         self._is_compared = False
         """The leader has held our claim against a record of its own, and found them alike."""
         self._truncating: tuple[TruncationCause, int, int] | None = None
@@ -199,6 +207,7 @@ class Follower:
         answer, self._appending = self._appending, None
         if self.phase is not FollowerPhase.APPENDING or answer is None:
             return
+        self._complaint = None
         self._take_watermarks(answer)
         self._context.moved[self.topic_partition] = True
         context = self._context
@@ -216,9 +225,24 @@ class Follower:
         if self.phase is not FollowerPhase.APPENDING:
             return
         if error.retriable or isinstance(error, CorruptBatchError | InvalidRecordError):
+            self._complain(str(error))
             self.back_off(now_ms)
         else:
             self._fail(str(error))
+
+    def _complain(self, message: str) -> None:
+        if message == self._complaint:
+            return
+        self._complaint = message
+        self._context.report(
+            AppendRefused(
+                topic_partition=self.topic_partition,
+                leader_id=self.leader_id,
+                leader_epoch=self.leader_epoch,
+                log_end_offset=self._log.log_end_offset,
+                message=message,
+            )
+        )
 
     def truncation_completed(self, now_ms: int) -> None:
         """The log is cut: fetch from its new end."""

@@ -110,6 +110,19 @@ class ProduceRefused:
 
 
 @frozen
+class AppendRefused:
+    """A follower's log does not take what the leader sent from this offset on, and the follower
+    asks for it again and again; told once for each `message`, which names the cause.
+    """
+
+    topic_partition: TopicPartition
+    leader_id: int
+    leader_epoch: int
+    log_end_offset: int
+    message: str
+
+
+@frozen
 class ReplicaFailed:
     """A replica stopped following, or its log cannot be used; `message` names offsets or files."""
 
@@ -154,6 +167,7 @@ Incident: TypeAlias = (
     | LogTruncated
     | Fenced
     | ProduceRefused
+    | AppendRefused
     | ReplicaFailed
     | LeadershipChanged
     | RecordsLost

@@ -1,7 +1,5 @@
 """The following side: what each answer of a leader makes of the log, and what it never does."""
 
-import dataclasses
-
 import pytest
 
 from replog import errors
@@ -10,8 +8,6 @@ from replog.messages import (
     FetchedPartition,
     FetchRequest,
     FetchResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
     OffsetSpec,
 )
 from replog.replication import events as ev
@@ -25,67 +21,18 @@ from replog.replication.effects import (
     TruncationCause,
 )
 from replog.replication.follower import FollowerPhase
-from replog.replication.incidents import Fenced, LogTruncated, RecordsLost, ReplicaFailed
-from replog.types import EpochEndOffset, EpochRange, TopicPartition
-from tests.replication.core_cluster import PARTITION, CoreCluster
+from replog.replication.incidents import (
+    AppendRefused,
+    Fenced,
+    LogTruncated,
+    ReplicaFailed,
+)
+from replog.types import EpochEndOffset, TopicPartition
+from tests.replication.alone import Alone
+from tests.replication.core_cluster import PARTITION
 from tests.replication.memory_log import MemoryLog, MemoryRecord
 
 BACKOFF_MS = 1000
-
-
-class Alone:
-    """Replica 2 follows 1, which the test plays itself."""
-
-    def __init__(self, log: MemoryLog, *, epoch=5, **lead) -> None:
-        self.cluster = CoreCluster({2: log})
-        self.cluster.registered[1] = self.cluster.registered[2]
-        from replog.registrations import BrokerRegistration
-
-        self.cluster.publish(brokers=(BrokerRegistration(broker_id=1, broker_epoch=1),))
-        self.cluster.lead(1, epoch, (1, 2), replicas=(1, 2), **lead)
-        self.broker = self.cluster.brokers[2]
-
-    @property
-    def log(self) -> MemoryLog:
-        return self.cluster.log(2)
-
-    @property
-    def follower(self):
-        return self.cluster.follower(2)
-
-    @property
-    def phase(self) -> FollowerPhase:
-        return self.follower.phase
-
-    def hear_of_losses(self) -> None:
-        """What the controller does with all that was reported."""
-        for told in self.cluster.incidents(RecordsLost):
-            self.broker.handle(ev.LossHeard(told.lost))
-
-    def asked(self):
-        """The request that waits for our answer."""
-        return self.cluster.queue[-1].body
-
-    def answer(self, **said):
-        """What the leader says of the partition; returns the effects on the log."""
-        self.cluster.effects.clear()
-        envelope = self.cluster.queue.pop()
-        if isinstance(envelope.body, ListOffsetsRequest):
-            response = ListOffsetsResponse(topic_partition=PARTITION, **said)
-        else:
-            said.setdefault("high_watermark", 0)
-            said.setdefault("log_start_offset", 0)
-            fetched = FetchedPartition(topic_partition=PARTITION, **said)
-            response = FetchResponse(partitions=(fetched,), session_id=9)
-        self.broker.handle(ev.ResponseReceived(request_id=envelope.request_id, response=response))
-        kinds = (
-            AppendAsFollower,
-            TruncateLog,
-            TruncateFullyAndStartAt,
-            SetHighWatermark,
-            AdvanceLogStart,
-        )
-        return [effect for _, effect in self.cluster.effects if isinstance(effect, kinds)]
 
 
 def records(start, epochs):
@@ -172,62 +119,6 @@ def test_follower_never_cuts_below_its_high_watermark():
     assert "[1, 3)" in incident.message
     alone.cluster.run(100_000)
     assert alone.phase is FollowerPhase.FAILED
-
-
-def test_unclean_election_allows_the_cut():
-    alone = Alone(MemoryLog([1, 1, 1], high_watermark=2), unclean=True, unclean_epoch=5)
-    alone.answer(diverging_epoch=EpochEndOffset(1, 1))
-    alone.hear_of_losses()
-    assert alone.log.log_end_offset == alone.log.high_watermark == 1
-
-
-def test_what_an_unclean_election_makes_it_cut_is_told_by_epoch():
-    log = MemoryLog([1, 1, 3, 3, 3], high_watermark=4)
-    alone = Alone(log, unclean=True, unclean_epoch=5)
-    alone.answer(diverging_epoch=EpochEndOffset(1, 1))
-    told = [one.lost for one in alone.cluster.incidents(RecordsLost)]
-    assert [(one.unclean_epoch, one.ranges, one.committed_end_offset) for one in told] == [
-        (5, (EpochRange(1, 1, 2), EpochRange(3, 2, 5)), 4)
-    ]
-
-
-def test_what_an_unclean_election_makes_it_cut_stays_until_the_controller_has_heard_of_it():
-    """Goal: a broker that dies before it was heard takes nothing along that nobody knows of."""
-    alone = Alone(MemoryLog([1, 1, 3, 3, 3], high_watermark=4), unclean=True, unclean_epoch=5)
-    alone.answer(diverging_epoch=EpochEndOffset(1, 1))
-    alone.cluster.run(100_000)
-    assert alone.log.log_end_offset == 5
-    (told,) = alone.cluster.incidents(RecordsLost)
-    alone.broker.handle(ev.LossHeard(dataclasses.replace(told.lost, ranges=())))
-    assert (alone.phase, alone.log.log_end_offset) == (FollowerPhase.TELLING, 5)
-    alone.hear_of_losses()
-    assert (alone.phase, alone.log.log_end_offset) == (FollowerPhase.FETCHING, 1)
-
-
-def test_word_of_a_loss_that_comes_after_the_leader_has_changed_cuts_nothing():
-    alone = Alone(MemoryLog([1, 1, 3, 3, 3], high_watermark=4), unclean=True, unclean_epoch=5)
-    alone.answer(diverging_epoch=EpochEndOffset(1, 1))
-    alone.cluster.lead(1, 6, (1, 2), replicas=(1, 2), unclean_epoch=5)
-    alone.hear_of_losses()
-    assert (alone.phase, alone.log.log_end_offset) == (FollowerPhase.FETCHING, 5)
-
-
-def test_what_it_cuts_of_its_own_accord_is_not_told_as_lost():
-    """No unclean election: nothing of it was committed."""
-    alone = Alone(MemoryLog([1, 1, 3], high_watermark=1))
-    alone.answer(diverging_epoch=EpochEndOffset(1, 2))
-    assert alone.log.log_end_offset == 2
-    assert alone.cluster.incidents(RecordsLost) == []
-
-
-@pytest.mark.parametrize(("unclean_epoch", "cuts"), [(4, True), (2, True), (1, False), (-1, False)])
-def test_replica_that_was_away_during_an_unclean_election_may_cut(unclean_epoch, cuts):
-    """Its records are all of older epochs than the election that gave them up."""
-    alone = Alone(MemoryLog([1, 1, 1], high_watermark=2), unclean_epoch=unclean_epoch)
-    alone.answer(diverging_epoch=EpochEndOffset(1, 1))
-    alone.hear_of_losses()
-    assert (alone.phase is FollowerPhase.FETCHING) == cuts
-    assert alone.log.log_end_offset == (1 if cuts else 3)
 
 
 def test_log_without_epochs_is_cut_to_its_high_watermark_first():
@@ -364,6 +255,25 @@ def test_refused_append_backs_off_or_fails_by_its_cause(error, phase):
     alone.answer(records=records(0, [5]), high_watermark=1)
     assert alone.phase is phase
     assert (alone.log.log_end_offset, alone.log.high_watermark) == (0, 0)
+
+
+def test_a_leader_that_sends_what_the_log_does_not_take_is_named_once_for_each_cause():
+    """Goal: who asks at night why a replica does not catch up finds leader, offset and cause."""
+    alone = Alone(MemoryLog([5]))
+    for error in (errors.CorruptBatchError("bits"), errors.NoSpaceError("full")):
+        for _ in range(3):
+            alone.log.refuse_append = error
+            alone.answer(records=records(1, [5]))
+            alone.cluster.tick(2_000)
+    told = alone.cluster.incidents(AppendRefused)
+    assert [(one.leader_id, one.leader_epoch, one.log_end_offset) for one in told] == [
+        (1, 5, 1)
+    ] * 2
+    assert [one.message.partition(";")[0] for one in told] == ["bits", "full"]
+    alone.answer(records=records(1, [5]))
+    alone.log.refuse_append = errors.NoSpaceError("full")
+    alone.answer(records=records(2, [5]))
+    assert len(alone.cluster.incidents(AppendRefused)) == 3
 
 
 def test_answer_to_an_earlier_request_is_ignored():

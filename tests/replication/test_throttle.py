@@ -8,8 +8,9 @@ from replog.replication import events as ev
 from replog.replication.follower import FollowerPhase
 from replog.replication.throttle import FOLLOWER_RATE, ReplicationThrottle
 from replog.types import TopicPartition
+from tests.replication.alone import Alone
+from tests.replication.test_follower import records
 from tests.replication.memory_log import MemoryLog
-from tests.replication.test_follower import Alone, records
 
 
 def configure(alone, *options):
