@@ -17,7 +17,7 @@ from replog.controller.quorum.messages import (
     QuorumFetchResponse,
     SnapshotRead,
 )
-from replog.controller.quorum.roles import Leader, Resigned
+from replog.controller.quorum.roles import NEVER_MS, Leader, Resigned
 from replog.messages import ErrorCode, LogRead
 from replog.types import UNKNOWN_OFFSET, SnapshotId
 
@@ -285,17 +285,18 @@ class Leading:
         heard_ms = max(progress.told_ms, progress.contact_ms)
         return heard_ms + self._context.options.fetch_timeout_ms // 2
 
-    def deadlines(self, now_ms: int) -> list[int]:
-        """When something is due here."""
-        found = [fetch.deadline_ms for fetch in self._waiting.values()]
+    def deadline_ms(self, now_ms: int) -> int:
+        """When something is due here; NEVER_MS: nothing is."""
+        first_ms = NEVER_MS
+        for fetch in self._waiting.values():
+            first_ms = min(first_ms, fetch.deadline_ms)
         role = self._standing.role
-        if isinstance(role, Leader):
-            deadline_ms = self.check_quorum_deadline_ms(role)
-            if deadline_ms is not None:
-                found.append(deadline_ms)
-            found.extend(
-                self._begin_due_ms(role, voter_id)
-                for voter_id in self._standing.other_voters
-                if self._context.requests.ready(voter_id, now_ms)
-            )
-        return found
+        if not isinstance(role, Leader):
+            return first_ms
+        silent_ms = self.check_quorum_deadline_ms(role)
+        if silent_ms is not None:
+            first_ms = min(first_ms, silent_ms)
+        for voter_id in self._standing.other_voters:
+            if self._context.requests.ready(voter_id, now_ms):
+                first_ms = min(first_ms, self._begin_due_ms(role, voter_id))
+        return first_ms

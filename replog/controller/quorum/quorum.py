@@ -173,15 +173,19 @@ class Quorum:
         if context.requests.any_asked:
             for member_id in context.requests.expired(now_ms):
                 self._on_silence(member_id, now_ms, reset=False)
-        if not self._only_follows(now_ms):
+        if not (self._only_follows(now_ms) or self._only_leads(now_ms)):
             while self._voting.advance(now_ms) or self._leading.advance(now_ms):
                 pass
         if standing.role is not before:
             context.requests.clear()
-        if type(standing.role) is not Follower:
-            self._voting.send_due(now_ms)
+        kind = type(standing.role)
+        if kind is Leader:
             self._leading.send_due(now_ms)
-        self._following.send_due(now_ms)
+        else:
+            if kind is not Follower:
+                self._voting.send_due(now_ms)
+                self._leading.send_due(now_ms)
+            self._following.send_due(now_ms)
         self.next_deadline_ms = self._find_deadline(now_ms)
         effects, context.effects = context.effects, []
         if standing.role is not self._fenced:
@@ -195,6 +199,13 @@ class Quorum:
         """
         role = self._standing.role
         return type(role) is Follower and role.deadline_ms > now_ms and not self._leading.is_asked
+
+    def _only_leads(self, now_ms: int) -> bool:
+        """Whether a leader has nothing to do but to serve: what time brings about for it is due
+        when the last step found it to be, or later, if somebody has been heard of since.
+        """
+        role, due_ms = self._standing.role, self.next_deadline_ms
+        return type(role) is Leader and role is self._fenced and (due_ms is None or now_ms < due_ms)
 
     def _fences(self) -> list[QuorumEffect]:
         """What a role promises and tells is set when it is taken up, and never changes in it."""
@@ -261,7 +272,7 @@ class Quorum:
         role = self._standing.role
         earliest = role.deadline_ms
         if type(role) is not Follower or self._leading.is_asked:
-            earliest = min(earliest, *self._leading.deadlines(now_ms), NEVER_MS)
+            earliest = min(earliest, self._leading.deadline_ms(now_ms))
         request_deadline_ms = self._context.requests.next_deadline_ms(now_ms)
         if request_deadline_ms is not None and request_deadline_ms < earliest:
             earliest = request_deadline_ms
