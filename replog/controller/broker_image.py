@@ -70,8 +70,13 @@ class BrokerImage:
         if record.fenced == FENCE:
             leaving = False
         self.is_over = fenced and (self.is_over or not before.fenced)
-        self.registration = dataclasses.replace(
-            before, fenced=fenced, in_controlled_shutdown=leaving
+        self.registration = BrokerRegistration(
+            broker_id=before.broker_id,
+            broker_epoch=before.broker_epoch,
+            rack=before.rack,
+            fenced=fenced,
+            in_controlled_shutdown=leaving,
+            listeners=before.listeners,
         )
 
     def records(self) -> list[RegisterBrokerRecord | BrokerRegistrationChangeRecord]:

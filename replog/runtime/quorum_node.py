@@ -333,7 +333,7 @@ class QuorumNode:
             records = self.log.read(
                 wanted.start_offset, wanted.max_bytes, end_offset=wanted.end_offset
             )
-            response = dataclasses.replace(response, records=records)
+            response = response._replace(records=records)
         elif isinstance(response, FetchSnapshotResponse) and isinstance(
             response.chunk, SnapshotRead
         ):

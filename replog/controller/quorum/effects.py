@@ -7,7 +7,7 @@ room for the promise, nothing of its list is done, and PromiseFailed says so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from replog.types import frozen_positional
 
@@ -118,8 +118,7 @@ class InstallSnapshot:
     snapshot_id: SnapshotId
 
 
-@frozen_positional
-class SendToMember:
+class SendToMember(NamedTuple):
     """Ask a member; answered by QuorumResponseReceived or RequestFailed, or not at all."""
 
     request_id: int
@@ -127,8 +126,7 @@ class SendToMember:
     request: QuorumRequest
 
 
-@frozen_positional
-class RespondToMember:
+class RespondToMember(NamedTuple):
     """Answer the QuorumRequestReceived of this id, once. Reads in it become bytes first."""
 
     request_id: int

@@ -8,7 +8,7 @@ act upon.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from replog.controller.events import RequestFailed, Tick
 from replog.types import frozen, frozen_positional
@@ -20,16 +20,14 @@ if TYPE_CHECKING:
     from replog.messages import RawBatches
 
 
-@frozen
-class QuorumRequestReceived:
+class QuorumRequestReceived(NamedTuple):
     """Another member asks; `request_id` is the caller's, unique among those unanswered."""
 
     request_id: int
     request: QuorumRequest
 
 
-@frozen
-class QuorumResponseReceived:
+class QuorumResponseReceived(NamedTuple):
     """The answer to our SendToMember of this id, made by this very run of the member."""
 
     request_id: int

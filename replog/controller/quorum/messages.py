@@ -6,7 +6,7 @@ older one learns of it. A log's end is compared as (last epoch, end offset), the
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from replog.messages import ErrorCode, LogRead, RawBatches
 from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, EpochEndOffset, SnapshotId, frozen
@@ -72,8 +72,7 @@ class EndQuorumEpochResponse:
     leader_epoch: int = 0
 
 
-@frozen
-class QuorumFetchRequest:
+class QuorumFetchRequest(NamedTuple):
     """Ask the leader for records; a voter thereby vouches for what it asks to go on from.
 
     Every offset `< fetch_offset` is synced in the log of `replica_id`, and the last one carries
@@ -90,8 +89,7 @@ class QuorumFetchRequest:
     max_bytes: int = 8 * 1024 * 1024
 
 
-@frozen
-class QuorumFetchResponse:
+class QuorumFetchResponse(NamedTuple):
     """Records, or a diverging epoch, or a snapshot to fetch first, or an error; never two of them.
 
     `high_watermark` is unknown until the leader has committed a record of its own epoch.

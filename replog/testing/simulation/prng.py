@@ -8,9 +8,9 @@ numbers back in order, without any generator.
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Mapping, Sequence
+from math import log
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -44,7 +44,7 @@ class Stream:
 
     def exponential(self, mean: float) -> int:
         """A waiting time of this mean, as an integer."""
-        return int(-math.log(1.0 - self.draw()) * mean)
+        return int(-log(1.0 - self.draw()) * mean)
 
     def sample(self, items: Sequence[Item], count: int) -> list[Item]:
         """`count` different ones of `items`, in drawn order."""

@@ -307,12 +307,12 @@ class SimBroker(SimMachine):
         assert self.node is not None
         assert self._member is not None
         ended = self.node.ended
+        if ended is None and self._member.failed is None:
+            return False
         if ended is not None and ended.error is ErrorCode.NONE:
             self.close()
-        elif ended is not None or self._member.failed is not None:
-            self.kill()
         else:
-            return False
+            self.kill()
         return True
 
     def _end(self) -> None:

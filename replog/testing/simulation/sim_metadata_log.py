@@ -65,10 +65,7 @@ class SimSnapshots:
         self.sizes: dict[SnapshotId, int] = {}
         self._contents: dict[SnapshotId, SnapshotPart] = {}
         self._making: list[Any] = []
-
-    @property
-    def latest(self) -> SnapshotId | None:
-        return max(self.sizes, default=None)
+        self.latest: SnapshotId | None = None
 
     def ending_at(self, offset: int) -> SnapshotId | None:
         return next((held for held in self.sizes if held.end_offset == offset), None)
@@ -79,6 +76,7 @@ class SimSnapshots:
     def write(self, snapshot_id: SnapshotId, content: Iterable[Any]) -> None:
         self._contents[snapshot_id] = SnapshotPart(content)
         self.sizes[snapshot_id] = len(self._contents[snapshot_id])
+        self.latest = max(self.sizes)
 
     def write_chunk(self, snapshot_id: SnapshotId, position: int, chunk: SnapshotPart) -> None:
         del self._making[position:]
@@ -102,6 +100,7 @@ class SimSnapshots:
     def remove_older(self, snapshot_id: SnapshotId) -> None:
         for held in [held for held in self.sizes if held < snapshot_id]:
             del self.sizes[held], self._contents[held]
+        self.latest = max(self.sizes, default=None)
 
     def crashed(self) -> SimSnapshots:
         """As a new process finds them."""

@@ -9,6 +9,7 @@ what they synced, clocks that run backwards.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import random
 
@@ -240,17 +241,15 @@ class World:
 
     def _filled(self, log: MemoryQuorumLog, response):
         """What the shell puts in place of reads."""
-        fields = {name: getattr(response, name) for name in type(response).__slots__}
         if isinstance(response, QuorumFetchResponse) and response.records is not None:
             read = response.records
-            fields["records"] = log.read(read.start_offset, read.end_offset, read.max_bytes)
-        elif isinstance(response, FetchSnapshotResponse) and response.snapshot_id is not None:
+            records = log.read(read.start_offset, read.end_offset, read.max_bytes)
+            return response._replace(records=records)
+        if isinstance(response, FetchSnapshotResponse) and response.snapshot_id is not None:
             read = response.chunk
             end = min(read.position + read.max_bytes, read.snapshot_id.end_offset)
-            fields["chunk"] = tuple(log.entries[read.position : end])
-        else:
-            return response
-        return type(response)(**fields)
+            return dataclasses.replace(response, chunk=tuple(log.entries[read.position : end]))
+        return response
 
     def isolate(self, *member_ids: int) -> None:
         """Cut these from all the others, both ways; among themselves they talk."""
@@ -282,7 +281,7 @@ class World:
             return
         if isinstance(what, Tick) and member.tick_ms is not None and member.tick_ms > self.now_ms:
             return
-        if isinstance(what, tuple):
+        if type(what) is tuple:
             member.log.sync(what[1])
             what = LogFlushed()
         self.step(member, what)
