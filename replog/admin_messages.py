@@ -36,6 +36,7 @@ class CreateTopicsResponse:
     """In the order of the request's topics."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     topics: tuple[CreateTopicResponse, ...] = ()
 
 
@@ -156,6 +157,7 @@ class ListReassignmentsResponse:
     """Only partitions with a reassignment under way."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     reassignments: tuple[ReassignmentProgress, ...] = ()
 
 
@@ -225,6 +227,7 @@ class DescribePartitionsResponse:
     """In the order of the request's partitions."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     partitions: tuple[PartitionStatus, ...] = ()
 
 
@@ -255,7 +258,9 @@ class UncleanElection:
     log_end_offset: int | None
     """Of the new leader's log when it was elected; None if it had not told."""
     lost: tuple[EpochRange, ...]
-    """Of all brokers together; offsets below `committed_end_offset` had been committed."""
+    """Of all brokers together; offsets below `committed_end_offset` had been committed for certain.
+    Those behind may have been: a broker that is killed forgets what it learnt last.
+    """
     committed_end_offset: int
     held_by: tuple[LostRange, ...]
     awaited: tuple[int, ...]
@@ -271,6 +276,7 @@ class DescribeLossesResponse:
     """By topic, partition and leader epoch."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     elections: tuple[UncleanElection, ...] = ()
 
 
@@ -303,6 +309,7 @@ class StateChangesResponse:
     """`changes`: oldest first. `queued`: (broker id, how much it has still to do)."""
 
     error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
     changes: tuple[StateChangeRow, ...] = ()
     queued: tuple[tuple[int, int], ...] = ()
 

@@ -23,7 +23,6 @@ from replog.admin_messages import (
     BalanceLeadersRequest,
     CreatePartitionsRequest,
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DescribeLossesRequest,
     DescribePartitionsRequest,
     ElectLeadersRequest,
@@ -35,6 +34,7 @@ from replog.admin_messages import (
 from replog.config import ControllerOptions
 from replog.controller.broker_control import BrokerControl
 from replog.controller.catch_up import CatchUp
+from replog.controller.command_form import fault_of
 from replog.controller.commit_queue import CommitQueue
 from replog.controller.creation_waits import CreationWaits
 from replog.controller.decision import Decision
@@ -261,6 +261,8 @@ class Controller:
         )
         if foreign or (isinstance(request, RegisterBrokerRequest) and request.broker_id < 0):
             answer = refused(type(request), ErrorCode.INVALID_REQUEST)
+        elif not isinstance(request, _FROM_BROKERS) and (fault := fault_of(request)) is not None:
+            answer = refused(type(request), ErrorCode.INVALID_REQUEST, fault)
         elif isinstance(request, CreateTopicsRequest):
             return self._create_topics(event.request_id, request, now_ms)
         else:
@@ -284,17 +286,7 @@ class Controller:
     def _create_topics(
         self, request_id: int, request: CreateTopicsRequest, now_ms: int
     ) -> list[ControllerEffect]:
-        response = CreateTopicsResponse(
-            topics=tuple(
-                self._topics.create(
-                    topic,
-                    validate_only=request.validate_only,
-                    unfinished=self._creations,
-                    waits=request.wait_ms_max > 0,
-                )
-                for topic in request.topics
-            )
-        )
+        response = self._topics.create_all(request, self._creations)
         if request.validate_only or request.wait_ms_max <= 0:
             return self._finish(now_ms, Respond(request_id, response))
         deadline_ms = now_ms + request.wait_ms_max

@@ -12,6 +12,7 @@ from replog.controller.metadata_image import EVERY_BROKER
 from replog.controller.partition_control import PartitionControl
 from replog.controller.replication_throttle import FOLLOWER_RATE, LEADER_RATE
 from replog.controller.topic_checks import Refusal, check_options
+from replog.controller.topic_options import natural_from
 from replog.messages import ErrorCode
 from replog.wire.metadata_records import ConfigRecord
 
@@ -78,9 +79,7 @@ class OptionControl:
                     f"expected an existing topic, found no {request.name!r} to set options of",
                 )
             return check_options(wanted)
-        if request.name != EVERY_BROKER and (
-            not request.name.isdigit() or int(request.name) not in self._image.brokers
-        ):
+        if request.name != EVERY_BROKER and request.name not in map(str, self._image.brokers):
             return Refusal(
                 ErrorCode.INVALID_REQUEST,
                 f"expected the id of a registered broker, or nothing for all of them, found "
@@ -93,7 +92,8 @@ class OptionControl:
                     f"expected {LEADER_RATE} or {FOLLOWER_RATE}, found {option!r}; other options "
                     f"of brokers are given where they are started",
                 )
-            if not text.isascii() or not text.isdigit() or not 0 < int(text) <= _RATE_MAX:
+            rate = natural_from(text)
+            if rate is None or not 0 < rate <= _RATE_MAX:
                 return Refusal(
                     ErrorCode.INVALID_CONFIG,
                     f"expected {option} to be bytes per second, at least 1, found {text!r}",

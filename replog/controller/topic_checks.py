@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from replog.admin_messages import CreatePartitionsRequest
@@ -15,6 +15,7 @@ from replog.messages import CreateTopicRequest, ErrorCode
 NAME_LENGTH_MAX = 249
 PARTITIONS_MAX = 10_000
 DEFAULT = -1
+METADATA_TOPIC = "__cluster_metadata"
 _NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
@@ -41,6 +42,12 @@ def check_name(topic: str, existing: Collection[str]) -> Refusal | None:
             invalid,
             f"expected a topic name of a-z A-Z 0-9 . _ -, found {topic!r}; choose another",
         )
+    if topic == METADATA_TOPIC:
+        return Refusal(
+            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            f"expected a topic that clients may create, found {topic!r}, which is the "
+            f"controllers' own log; choose another",
+        )
     if topic in existing:
         return Refusal(
             ErrorCode.TOPIC_ALREADY_EXISTS,
@@ -55,6 +62,21 @@ def check_name(topic: str, existing: Collection[str]) -> Refusal | None:
                     f"expected a name that differs in more than . and _ (metrics fold them), but "
                     f"{topic!r} collides with {other!r}; choose another",
                 )
+    return None
+
+
+def check_together(requests: Sequence[CreateTopicRequest]) -> Refusal | None:
+    """Whether so many partitions can be created by one decision."""
+    partitions = sum(
+        max(request.partitions, 1) if request.assignment is None else len(request.assignment)
+        for request in requests
+    )
+    if len(requests) > 1 and partitions > PARTITIONS_MAX:
+        return Refusal(
+            ErrorCode.POLICY_VIOLATION,
+            f"expected at most {PARTITIONS_MAX} partitions in one command, found {partitions} in "
+            f"{len(requests)} topics; create fewer at a time",
+        )
     return None
 
 

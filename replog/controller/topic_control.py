@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING
 
-from replog.admin_messages import AdminResponse, CreatePartitionsRequest
+from replog.admin_messages import (
+    AdminResponse,
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from replog.controller.creation_waits import CreationWaits, mark_of
 from replog.controller.decision import Decision
 from replog.controller.incidents import PartitionsAdded, TopicCreated, TopicDeleted
@@ -20,6 +26,7 @@ from replog.controller.topic_checks import (
     check_counts,
     check_name,
     check_options,
+    check_together,
 )
 from replog.controller.topic_image import TopicImage
 from replog.controller.topic_options import options_of
@@ -59,6 +66,35 @@ class TopicControl:
         self._reports = reports
         self._new_topic_id = new_topic_id
         self._topics_placed = 0
+
+    def create_all(
+        self, request: CreateTopicsRequest, unfinished: CreationWaits
+    ) -> CreateTopicsResponse:
+        """Decide on each of them; on none where one command asks for too much."""
+        refusal = check_together(request.topics)
+        if refusal is not None:
+            refused = CreateTopicResponse(error=refusal.error, message=refusal.message)
+            return CreateTopicsResponse(topics=(refused,) * len(request.topics))
+        asked = collections.Counter(topic.topic for topic in request.topics)
+        return CreateTopicsResponse(
+            topics=tuple(
+                self.create(
+                    topic,
+                    validate_only=request.validate_only,
+                    unfinished=unfinished,
+                    waits=request.wait_ms_max > 0,
+                )
+                if asked[topic.topic] == 1
+                else CreateTopicResponse(
+                    error=ErrorCode.INVALID_REQUEST,
+                    message=(
+                        f"expected each topic once, found {topic.topic!r} "
+                        f"{asked[topic.topic]} times; none of them is created"
+                    ),
+                )
+                for topic in request.topics
+            )
+        )
 
     def create(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 
 from replog.config import LogConfig
@@ -21,6 +22,9 @@ _LOG_OPTIONS = {
 _OWN = frozenset({MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION, THROTTLED_LEADERS, THROTTLED_FOLLOWERS})
 _DEFAULT = TopicConfig()
 _FLOOR_MAX = 2**31 - 1
+OPTION_LENGTH_MAX = 2**15 - 1
+"""Characters of one option's text, as Kafka has it."""
+_THROTTLED = re.compile(r"\*|none|[0-9]+:[0-9]+(,[0-9]+:[0-9]+)*|")
 
 
 def options_of(config: TopicConfig) -> dict[str, str]:
@@ -40,6 +44,20 @@ def options_of(config: TopicConfig) -> dict[str, str]:
 
 def config_from(options: Mapping[str, str]) -> TopicConfig:
     """The options as values. Raises UsageError for one that cannot be."""
+    for name, text in options.items():
+        if len(text) > OPTION_LENGTH_MAX:
+            raise UsageError(
+                f"expected an option of at most {OPTION_LENGTH_MAX} characters, found {name} with "
+                f"{len(text)}",
+                argument=name,
+            )
+    for name in (THROTTLED_LEADERS, THROTTLED_FOLLOWERS):
+        if name in options and not _THROTTLED.fullmatch(options[name]):
+            raise UsageError(
+                f"expected {name} to be * or a list partition:broker,partition:broker,..., found "
+                f"{options[name]!r}",
+                argument=name,
+            )
     log_options = {name: text for name, text in options.items() if name not in _OWN}
     for name in log_options:
         if name not in _LOG_OPTIONS:
@@ -80,12 +98,20 @@ def _known_config(named: tuple[tuple[str, str], ...]) -> TopicConfig:
 
 
 def _floor(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= _FLOOR_MAX:
+    floor = natural_from(text)
+    if floor is None or not 1 <= floor <= _FLOOR_MAX:
         raise UsageError(
             f"expected {MIN_INSYNC_REPLICAS} to be an integer from 1 to {_FLOOR_MAX}, found "
             f"{text!r}",
             argument=MIN_INSYNC_REPLICAS,
         )
+    return floor
+
+
+def natural_from(text: str) -> int | None:
+    """A whole number in ASCII digits that 64 bits can hold; None for any other text."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(2**63 - 1)):
+        return None
     return int(text)
 
 

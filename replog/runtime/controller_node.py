@@ -27,6 +27,7 @@ from replog.controller.events import (
     RequestReceived,
     Tick,
 )
+from replog.controller.incidents import EventFailed
 from replog.controller.quorum.messages import QuorumFetchRequest
 from replog.errors import ReplogError, invariant
 from replog.messages import (
@@ -339,22 +340,37 @@ class ControllerNode:
         for effect in effects:
             self._carry_out(effect, now_ms)
 
+    def _append(self, effect: fx.AppendRecords, now_ms: int) -> None:
+        try:
+            batch = self._log.batch_of(effect.records, self._wall_ms())
+        except (ValueError, ReplogError) as error:
+            # What was decided is no record of Kafka's: the next controller must not know of it.
+            logger.exception("a controller decided what cannot be written")
+            message = f"{type(error).__name__}: {error}"
+            event = type(effect).__name__
+            self.journal.add(EventFailed(event=event, message=message, resigned=True), now_ms)
+            self._resign(now_ms)
+            return
+        self._is_appending = True
+        self._proposals += 1
+        self.replay.note_appended(len(batch))
+        self.quorum.propose(self._proposals, effect.controller_epoch, batch, now_ms)
+
+    def _resign(self, now_ms: int) -> None:
+        if self._leadership is not None:
+            # Nothing more is decided on what is known here.
+            self._is_appending = True
+            self.quorum.resign(self._leadership.epoch, now_ms)
+
     def _carry_out(self, effect: Any, now_ms: int) -> None:
         match effect:
             case fx.AppendRecords():
-                self._is_appending = True
-                self._proposals += 1
-                batch = self._log.batch_of(effect.records, self._wall_ms())
-                self.replay.note_appended(len(batch))
-                self.quorum.propose(self._proposals, effect.controller_epoch, batch, now_ms)
+                self._append(effect, now_ms)
             case fx.Respond():
                 self._network.respond(effect.request_id, effect.response)
             case fx.Report():
                 self.journal.add(effect.incident, now_ms)
             case fx.Resign():
-                if self._leadership is not None:
-                    # Nothing more is decided on what is known here.
-                    self._is_appending = True
-                    self.quorum.resign(self._leadership.epoch, now_ms)
+                self._resign(now_ms)
             case fx.ReloadState():
                 self.replay.reload()

@@ -12,8 +12,6 @@ from replog.admin_messages import (
     DescribePartitionsRequest,
     ElectionKind,
     ElectLeadersRequest,
-    Reassignment,
-    ReassignPartitionsRequest,
     ResourceKind,
     UnregisterBrokerRequest,
 )
@@ -26,6 +24,8 @@ from tests.controller import conversation
 from tests.controller.conversation import Controller, log_of
 
 TOPIC, BROKER = ResourceKind.TOPIC, ResourceKind.BROKER
+T0 = TopicPartition("t", 0)
+UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.fixture
@@ -254,12 +254,13 @@ class TestMorePartitions:
 
 
 def test_topics_of_one_command_are_decided_each_by_itself_in_one_batch(controller):
+    controller.create(topic="old")
     batches = len(controller.model.batches)
     answer = controller.ask(
         CreateTopicsRequest(
             topics=(
                 CreateTopicRequest(topic="a", partitions=2, replication_factor=3),
-                CreateTopicRequest(topic="a"),
+                CreateTopicRequest(topic="old"),
                 CreateTopicRequest(topic="b", options=(("retention.ms", "7"),)),
             )
         )
@@ -323,65 +324,3 @@ class TestAPartitionThatNobodyLeads:
         (status,) = self.status(controller, T0)
         assert (status.error, status.state, status.message) == (ErrorCode.NONE, "Online", None)
         assert self.status(controller) == ()
-
-
-UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-CONFIG = ErrorCode.INVALID_CONFIG
-COUNT = ErrorCode.INVALID_PARTITIONS
-REPLICAS = ErrorCode.INVALID_REPLICA_ASSIGNMENT
-REQUEST = ErrorCode.INVALID_REQUEST
-T0 = TopicPartition("t", 0)
-
-
-def set_options(name, kind=TOPIC, **named):
-    changes = {option.replace("_", "."): text for option, text in named.items()}
-    return AlterOptionsRequest(kind=kind, name=name, options=changes)
-
-
-BAD = [
-    (CreatePartitionsRequest(topic="x", count=2), UNKNOWN, "found no 'x'"),
-    (CreatePartitionsRequest(topic="t", count=1), COUNT, "partitions are never removed"),
-    (CreatePartitionsRequest(topic="t", count=0), COUNT, "partitions are never removed"),
-    (CreatePartitionsRequest(topic="t", count=10_001), COUNT, "at most 10000"),
-    (CreatePartitionsRequest(topic="t", count=3, assignment=((0, 1),)), REPLICAS, "2 new"),
-    (CreatePartitionsRequest(topic="t", count=2, assignment=((0,),)), REPLICAS, "2 replicas"),
-    (CreatePartitionsRequest(topic="t", count=2, assignment=((0, 0),)), REPLICAS, "once"),
-    (CreatePartitionsRequest(topic="t", count=2, assignment=((0, 9),)), REPLICAS, "found [9]"),
-    (set_options("x", retention_ms="1"), UNKNOWN, "found no 'x'"),
-    (set_options("t", retention="1"), CONFIG, "found 'retention'"),
-    (set_options("t", retention_ms="soon"), CONFIG, "found 'soon'"),
-    (set_options("t", min_insync_replicas="0"), CONFIG, "from 1 to"),
-    (set_options("t", min_insync_replicas="-1"), CONFIG, "found '-1'"),
-    (set_options("t", unclean_leader_election_enable="maybe"), CONFIG, "true or false"),
-    (set_options("t", cleanup_policy="burn"), CONFIG, "delete, compact"),
-    (set_options("9", BROKER, follower_replication_throttled_rate="5"), REQUEST, "'9'"),
-    (set_options("", BROKER, follower_replication_throttled_rate="0"), CONFIG, "least 1"),
-    (set_options("0", BROKER, log_dirs="/"), CONFIG, "found 'log.dirs'"),
-    (DeleteTopicRequest(topic="x"), UNKNOWN, "found no 'x'"),
-    (UnregisterBrokerRequest(broker_id=9), ErrorCode.BROKER_ID_NOT_REGISTERED, "found 9"),
-    (UnregisterBrokerRequest(broker_id=0), REQUEST, "reassign its partitions"),
-    (CreateTopicRequest(topic="n", options=(("a.b", "1"),)), CONFIG, "found 'a.b'"),
-]
-MOVES = [
-    (Reassignment(topic_partition=T0, replicas=(0, 9)), REPLICAS, "found [9]"),
-    (Reassignment(topic_partition=T0, replicas=(0, 0)), REPLICAS, "each broker once"),
-    (Reassignment(topic_partition=T0, replicas=()), REPLICAS, "found none"),
-    (Reassignment(topic_partition=T0._replace(partition=7), replicas=(0,)), UNKNOWN, "no t-7"),
-    (Reassignment(topic_partition=T0, replicas=None), ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "t-0"),
-]
-BAD += [(ReassignPartitionsRequest(partitions=(move,)), *rest) for move, *rest in MOVES]
-
-
-@pytest.mark.parametrize(("request_", "error", "sentence"), BAD, ids=[str(row[0]) for row in BAD])
-def test_a_bad_command_gets_its_error_and_a_sentence_and_writes_nothing(
-    controller, request_, error, sentence
-):
-    controller.create(replicas=(0, 1))
-    length = len(controller.model.log)
-    answer = controller.ask(request_)
-    if isinstance(request_, ReassignPartitionsRequest):
-        (answer,) = answer.partitions
-    assert answer.error is error
-    assert sentence in answer.message
-    assert answer.message.startswith("expected ")
-    assert len(controller.model.log) == length

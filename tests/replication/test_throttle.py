@@ -9,8 +9,8 @@ from replog.replication.follower import FollowerPhase
 from replog.replication.throttle import FOLLOWER_RATE, ReplicationThrottle
 from replog.types import TopicPartition
 from tests.replication.alone import Alone
-from tests.replication.test_follower import records
 from tests.replication.memory_log import MemoryLog
+from tests.replication.test_follower import records
 
 
 def configure(alone, *options):

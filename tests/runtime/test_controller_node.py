@@ -11,9 +11,11 @@ import pytest
 from replog.config import ControllerOptions, ReplicationOptions
 from replog.controller.controller import Controller
 from replog.controller.incidents import EventFailed
+from replog.controller.refusals import refused
 from replog.errors import InvariantViolation, RecordBatchTooLargeError
 from replog.messages import (
     DeleteTopicRequest,
+    DeleteTopicResponse,
     ErrorCode,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
@@ -148,6 +150,38 @@ def test_a_bug_fails_its_event_alone_and_leaves_nothing_half_written(
     assert alone.node.is_active
     assert alone.node.controller.topics() == ()
     assert alone.node.controller.broker(1) is not None
+    alone.register(2)
+    alone.sync()
+    assert alone.answers[-1][1].error is ErrorCode.NONE
+
+
+def test_a_decision_that_is_no_record_ends_the_office_and_not_the_node(
+    tmp_path, monkeypatch
+) -> None:
+    """Goal: what a check has let pass stops nobody. Method: a topic's name that is no UTF-8."""
+    alone = Alone(str(tmp_path))
+    alone.sync()
+    topics = alone.node.controller._topics
+
+    def broken(_):
+        topics._decision.write(TopicRecord(name="\ud800", topic_id=bytes(16)))
+        return DeleteTopicResponse()
+
+    with monkeypatch.context() as planted:
+        planted.setattr(topics, "delete", broken)
+        end_offset = alone.log.log_end_offset
+        alone.node.receive_request(2, None, DeleteTopicRequest(topic="t"), alone.now_ms)
+    assert alone.answers == [(2, refused(DeleteTopicRequest))]
+    assert alone.log.log_end_offset == end_offset
+    (failed,) = [
+        entry.incident for entry in alone.node.journal if isinstance(entry.incident, EventFailed)
+    ]
+    assert (failed.event, failed.resigned) == ("AppendRecords", True)
+    alone.now_ms += 5000
+    alone.node.tick(alone.now_ms)
+    alone.sync()
+    assert alone.node.is_active
+    assert alone.node.controller.topics() == ()
     alone.register(2)
     alone.sync()
     assert alone.answers[-1][1].error is ErrorCode.NONE
