@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from replog._native.record_encoder import encode
@@ -56,7 +57,7 @@ class Producer:
                 f'expected acks="all" for an idempotent producer, found {acks!r}: a leader that '
                 f"dies may take acknowledged records with it, and the sequence would have a hole"
             )
-        bytes(FREED_BLOCK_BYTES)
+        _keep_freed_blocks()
         self._connection = connection
         self._delivery_timeout_ms = delivery_timeout_ms
         self._request_timeout_ms = request_timeout_ms
@@ -244,6 +245,14 @@ class Producer:
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("expected an open producer, found it closed; open another")
+
+
+@functools.cache
+def _keep_freed_blocks() -> None:
+    """Have glibc keep what is freed. Once in a process: a second such block would come from what is
+    kept by then, and be cleared for nothing.
+    """
+    bytes(FREED_BLOCK_BYTES)
 
 
 async def _joined(parts: list[asyncio.Future[Produced]]) -> Produced:
