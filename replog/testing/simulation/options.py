@@ -71,6 +71,8 @@ class RunOptions:
     produce_interval: int = 400
     """Mean time between two batches of one producer."""
     latency_us: int = 500
+    quorum_latency_us: int = 0
+    """Mean latency of what controllers send and are sent, if that is more."""
     loss: float = 0.0
     reset: float = 0.0
     give_up: int = 3000
@@ -199,4 +201,5 @@ def draw_options(stream: Stream) -> RunOptions:
         down_time=stream.choice((100, 1000, 4000)),
         faults=tuple(name for name in FAULTS if name not in left_out),
         unclean=stream.chance(0.3),
+        quorum_latency_us=stream.choice((0, 0, 30_000)),
     )

@@ -99,6 +99,9 @@ class World:
         if trace is not None:
             self.oracle.trace = lambda line: trace(f"{self.scheduler.now_us / 1000:10.3f} {line}")
         self.network = Network(self.scheduler, streams, options.network, self.oracle.network_event)
+        for voter in voters:
+            distance_us = max(options.quorum_latency_us, options.latency_us)
+            self.network.distances_us[voter] = distance_us
         self.quorum = SimQuorum(
             quorum, checkers, self.scheduler, self.network, streams, options, self.oracle
         )
