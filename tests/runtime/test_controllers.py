@@ -199,12 +199,18 @@ def test_the_journal_tells_what_brokers_have_received_before_they_say_that_they_
         await cluster.create_topic("orders")
         asked = StateChangesRequest(topic_partition=TopicPartition("orders", 0))
         states: set[str] = set()
-        while states != {"received"}:
+        for _ in range(1000):
             rows = (await cluster.admin(asked)).changes
             assert len(rows) == 3
             assert all((row.received_ms is None) == (row.state == "requested") for row in rows)
             assert all(row.completed_ms is None for row in rows)
             states = {row.state for row in rows}
+            if states == {"received"}:
+                return
+            await turns(cluster, 10)
+        pytest.fail(
+            f"expected that all brokers have received it after 10,000 turns, found {states}"
+        )
 
     run(scenario, controller=NO_HEARTBEATS)
 

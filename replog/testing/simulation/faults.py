@@ -25,6 +25,8 @@ from replog.testing.simulation.world import World
 
 CUT_MS_MAX = 12_000
 HELD_MS_MEAN = 4000
+CUT_LONGER_MS = 1000
+"""Who was to join comes back when the request that was held up has done its harm."""
 CONTROLLER_DOWN_MS_MAX = 4000
 STORM_MS = 250
 """Between two rounds of a storm of restarts."""
@@ -408,7 +410,9 @@ class Faults:
             if self.healed:
                 return
             links = tuple(end for member in joining for end in (member, source))
-            self._cut(action._replace(targets=links, duration_ms=action.duration_ms + 1000))
+            self._cut(
+                action._replace(targets=links, duration_ms=action.duration_ms + CUT_LONGER_MS)
+            )
 
         hold_next(self.world, source, target, action.duration_ms, cut_off)
         return True
