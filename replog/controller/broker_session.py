@@ -171,7 +171,7 @@ class BrokerSession:
                     f"session, found none; it leads again when one comes"
                 )
             )
-        effects.extend(self._finish(now_ms))
+        effects += self._finish(now_ms)
         return effects
 
     def _finish(self, now_ms: int) -> list[SessionEffect]:

@@ -217,16 +217,18 @@ class QuorumNode:
         try:
             if first is not None:
                 self._carry_out_all(first())
-            while self.failed is None and (self._completions or self._waiting):
-                events = self._completions or self._waiting
-                self._carry_out_all(self.quorum.step(events.popleft(), self._now_ms))
+            completions, waiting = self._completions, self._waiting
+            while self.failed is None and (completions or waiting):
+                event = completions.popleft() if completions else waiting.popleft()
+                self._carry_out_all(self.quorum.step(event, self._now_ms))
         finally:
             self._at_work = False
 
     def _carry_out_all(self, effects: list[fx.QuorumEffect]) -> None:
+        carry_out = self._carry_out
         for done, effect in enumerate(effects):
             try:
-                self._carry_out[type(effect)](effect)
+                carry_out[type(effect)](effect)
             except ReplogError as error:
                 if isinstance(effect, fx.PersistQuorumState) and isinstance(error, _NO_ROOM):
                     undone = tuple(effects[done + 1 :])

@@ -21,6 +21,8 @@ from replog.testing.simulation.prng import Stream, Streams
 from replog.testing.simulation.scheduler import Scheduler
 
 RETRANSMIT_US = 200_000
+REQUEST, RESPONSE, RESET = 1, 2, 3
+"""Kinds of events."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -110,9 +112,9 @@ class Network:
         scheduler: Scheduler,
         streams: Streams,
         options: NetworkOptions,
-        on_event: Callable[[str, int, int, int], None],
+        on_event: Callable[[int, int, int, int, int], None],
     ) -> None:
-        """on_event(kind, from, to, message id) is called before each delivery."""
+        """on_event(kind, from, to, message id, now_us) is called before each delivery."""
         self.scheduler = scheduler
         self.options = options
         self.nodes: dict[int, Node] = {}
@@ -253,8 +255,8 @@ class Network:
         scheduler.at(arrival, self._deliver, direction)
 
     def _deliver(self, direction: Direction) -> None:
-        waiting = direction.waiting
-        if not waiting or waiting[0][0] > self.scheduler.now_us:
+        waiting, now_us = direction.waiting, self.scheduler.now_us
+        if not waiting or waiting[0][0] > now_us:
             return  # it went with its connection, or an earlier call took it
         source, target = direction.source, direction.target
         if self._cut and (source, target) in self._cut:
@@ -264,10 +266,10 @@ class Network:
         if direction is connection.to_server:
             if connection.server_knows:
                 return
-            self._on_event("request", source, target, message_id)
+            self._on_event(REQUEST, source, target, message_id, now_us)
             self.nodes[target].request_arrived(connection, message_id, body)
         elif not connection.client_knows:
-            self._on_event("response", source, target, message_id)
+            self._on_event(RESPONSE, source, target, message_id, now_us)
             self.nodes[target].response_arrived(connection, message_id, body)
 
     def _resume(self, link: tuple[int, int]) -> None:
@@ -338,11 +340,11 @@ class Network:
     def _tell_client(self, connection: Connection) -> None:
         if not connection.client_knows:
             connection.client_knows = True
-            self._on_event("reset", connection.server, connection.client, 0)
+            self._on_event(RESET, connection.server, connection.client, 0, self.scheduler.now_us)
             self.nodes[connection.client].connection_lost(connection)
 
     def _tell_server(self, connection: Connection) -> None:
         if not connection.server_knows:
             connection.server_knows = True
-            self._on_event("reset", connection.client, connection.server, 0)
+            self._on_event(RESET, connection.client, connection.server, 0, self.scheduler.now_us)
             self.nodes[connection.server].connection_lost(connection)

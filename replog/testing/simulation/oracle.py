@@ -50,8 +50,6 @@ EVENTS = (
     "disk_lost",
 )
 
-_KINDS = {"request": 1, "response": 2, "reset": 3}
-
 
 class Oracle:
     """See the module. Satisfies LogObserver and BrokerObserver."""
@@ -100,13 +98,13 @@ class Oracle:
 
     # -- what happens, counted
 
-    def network_event(self, kind: str, source: int, target: int, message_id: int) -> None:
+    def network_event(
+        self, kind: int, source: int, target: int, message_id: int, now_us: int
+    ) -> None:
         """A message or a reset is about to be delivered."""
         self.events += 1
         # Numbers alone have the same hash in every process.
-        number = _KINDS[kind]
-        now_us = self.truth.now_us()
-        self._mixed = hash((self._mixed, number, source, target, message_id, now_us))
+        self._mixed = hash((self._mixed, kind, source, target, message_id, now_us))
 
     def io_event(self, log: SimLog) -> None:
         """A log has done what it was asked."""

@@ -46,6 +46,8 @@ class QuorumOracle:
             name: tuple(getattr(one, name) for one in checkers if hasattr(one, name))
             for name in QUORUM_EVENTS
         }
+        self._on_member_sent = self._hears["member_sent"]
+        self._on_member_answered = self._hears["member_answered"]
 
     def _tell(self, event: str, *arguments: Any) -> None:
         for hear in self._hears[event]:
@@ -124,12 +126,14 @@ class QuorumOracle:
         self._tell("controller_stepped", machine, event, effects)
 
     def member_sent(self, machine: SimController, to: int, request: QuorumRequest) -> None:
-        self._tell("member_sent", machine, to, request)
+        for hear in self._on_member_sent:
+            hear(machine, to, request)
 
     def member_answered(
         self, machine: SimController, request: Any, response: QuorumResponse
     ) -> None:
-        self._tell("member_answered", machine, request, response)
+        for hear in self._on_member_answered:
+            hear(machine, request, response)
 
     def controller_incident(self, entry: JournalEntry) -> None:
         self._cluster.controller_reported(entry.incident)

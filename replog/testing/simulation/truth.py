@@ -8,7 +8,6 @@ processes ran on which disks. The true high watermark is the highest that any le
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
 from typing import TypeAlias
 
 from replog.registrations import BrokerRegistration, PartitionRegistration
@@ -84,9 +83,8 @@ class PartitionTruth:
 class Truth:
     """The whole cluster."""
 
-    def __init__(self, brokers: dict[int, SimBroker], now_us: Callable[[], int]) -> None:
+    def __init__(self, brokers: dict[int, SimBroker]) -> None:
         self.brokers = brokers
-        self.now_us = now_us
         self.partitions: dict[TopicPartition, PartitionTruth] = {}
         self.registered: dict[int, BrokerRegistration] = {}
         self.claims: dict[tuple[int, TopicPartition], int] = {}

@@ -88,7 +88,7 @@ class World:
         self.scheduler = Scheduler(shuffle)
         self.marks = Marks()
         self.brokers: dict[int, SimBroker] = {}
-        self.truth = Truth(self.brokers, lambda: self.scheduler.now_us)
+        self.truth = Truth(self.brokers)
         self.order = ProducersKeepTheirOrder(self.truth)
         self.losses = LossesAreTold(self.truth)
         voters = range(CONTROLLERS_FROM + 1, CONTROLLERS_FROM + 1 + options.controllers)
