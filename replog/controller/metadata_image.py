@@ -40,11 +40,14 @@ if TYPE_CHECKING:
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 NOTES = "replog."
-"""What the names of a topic's notes begin with: they stand beside its options, and are none."""
+"""What the names of notes begin with: they stand beside a resource's options, and are none."""
 CREATION_MARK = "replog.unfinished.creation"
 """Of a topic, while some of its replicas have yet to start: see `creation_waits`."""
 EVERY_BROKER = ""
 """Name of the resource that holds the options of all brokers."""
+THROTTLE_MARK = "replog.reassignment.throttle"
+"""Beside the options of all brokers, while a reassignment limits them: see
+`replication_throttle`."""
 
 
 def note_of(topic: str, name: str, text: str | None) -> ConfigRecord:
@@ -72,6 +75,8 @@ class MetadataImage:
         """The marks of creations that have not come to their end, by topic."""
         self.notes: dict[str, dict[str, str]] = {}
         """Other notes of topics, by topic: what unclean elections have lost."""
+        self.throttle_mark: str | None = None
+        """The note of what reassignments limit brokers to."""
         self.leaderless: dict[PartitionImage, None] = {}
         self.reassigning: dict[PartitionImage, None] = {}
         self.held_by: dict[int, dict[PartitionImage, None]] = {}
@@ -184,6 +189,13 @@ class MetadataImage:
         for (kind, name), options in self.options.items():
             for option, text in options.items():
                 yield ConfigRecord(resource_type=kind, resource_name=name, name=option, value=text)
+        if self.throttle_mark is not None:
+            yield ConfigRecord(
+                resource_type=BROKER_RESOURCE,
+                resource_name=EVERY_BROKER,
+                name=THROTTLE_MARK,
+                value=self.throttle_mark,
+            )
         for topic_name, mark in self.creations.items():
             yield note_of(topic_name, CREATION_MARK, mark)
         for topic_name, notes in self.notes.items():
@@ -286,6 +298,9 @@ class MetadataImage:
         resource = (record.resource_type, record.resource_name)
         if record.name.startswith(NOTES) and record.resource_type == TOPIC_RESOURCE:
             self._take_note(record)
+            return
+        if resource == (BROKER_RESOURCE, EVERY_BROKER) and record.name == THROTTLE_MARK:
+            self.throttle_mark = record.value
             return
         options = self.options.setdefault(resource, {})
         if record.value is None:

@@ -11,7 +11,6 @@ from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
 from replog.controller.reassignment import Reassignments
 from replog.controller.state_machines import ReplicaState, replica_state
 from replog.messages import DeleteTopicRequest, ErrorCode, LogSize
-from replog.registrations import MetadataDelta
 from replog.types import TopicPartition
 from tests.controller.conversation import Controller
 
@@ -398,20 +397,6 @@ def test_a_target_that_cannot_be_is_refused_with_a_sentence(controller, replicas
     assert answer.error is ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert sentence in answer.message
     assert controller.model.version == version
-
-
-def test_the_throttle_is_told_to_brokers_and_ends_with_the_last_reassignment(controller):
-    version = controller.model.version
-    assert reassign(controller, (4,), throttle_bytes_per_s=0).error is ErrorCode.INVALID_REQUEST
-    reassign(controller, (4, 5, 6), throttle_bytes_per_s=1000)
-    options = controller.model.mirror.take_delta().broker_options
-    assert (None, "follower.replication.throttled.rate", "1000") in options
-    reassign(controller, (4, 5, 6), throttle_bytes_per_s=2000)
-    controller.propose((1, 2, 3, 4, 5, 6))
-    delta = controller.model.mirror.take_delta()
-    assert isinstance(delta, MetadataDelta)
-    assert (None, "leader.replication.throttled.rate", None) in delta.broker_options
-    assert delta.version > version
 
 
 def test_progress_tells_bytes_and_seconds_left(controller):
