@@ -35,6 +35,11 @@ class ClusterView:
         """End of the committed metadata."""
         return 0 if self._replay is None else self._replay.offset
 
+    @property
+    def image(self) -> MetadataImage:
+        """All of it. Not the caller's to change, and another one after the next turn."""
+        return self._image
+
     def look(self, endpoint: ControllerEndpoint) -> None:
         """A controller has been stepped."""
         replay = self._replay

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from replog.client.producer import Producer
 from replog.client.protocol_errors import error_of
 from replog.errors import RequestTimedOutError
-from replog.messages import CreateTopicRequest, DeleteTopicRequest, ErrorCode
+from replog.messages import ErrorCode
 from replog.runtime.cluster_connection import MemoryConnection
 from replog.runtime.cluster_members import ClusterMembers
 from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump
 from replog.runtime.cluster_view import ClusterView
+from replog.runtime.command_outcome import CommandOutcome
 from replog.runtime.memory_transport import CLIENT, controller_address
 from replog.runtime.quorum_endpoints import QuorumSettings
 from replog.storage.kafka_uuid import random_uuid
@@ -98,15 +99,16 @@ class RunningCluster:
         """The active controller's answer. Raises what it refuses, RequestTimedOutError.
 
         A controller that steps down, or dies, is asked no further: its successor is, as soon as
-        there is one. What the first of them may have done already is no error of the second.
+        there is one. What the first of them may have done already is no error of the second: it is
+        success, or, where nobody can tell, REQUEST_TIMED_OUT, of the whole or of a part.
         """
         unsure = False
-        wanted = self._outcome_of(request)
-        before = wanted is not None and wanted()
+        outcome = None
         wait_s = (TIMEOUT_MS + getattr(request, "wait_ms_max", 0)) / 1000
         deadline_s = self.pump.loop.time() + wait_s
         while True:
             await self.until(lambda: self.view.active_id is not None, "an active controller")
+            outcome = outcome or CommandOutcome(request, self.view.image)
             response = await self._ask_active(request, wait_s)
             if response is not None and response.error is not ErrorCode.NOT_CONTROLLER:
                 break
@@ -117,21 +119,12 @@ class RunningCluster:
                     f"expected an answer to {type(request).__name__} within {wait_s:.0f} s, found "
                     f"no controller that stays active and answers; see incidents()"
                 )
+        if unsure:
+            response = outcome.settle(response)
         if response.error is not ErrorCode.NONE:
-            if unsure and wanted is not None and not before and wanted():
-                return response
             message = getattr(response, "message", None)
             raise error_of(response.error, message or response.error.name)
         return response
-
-    def _outcome_of(self, request: ControllerRequest | AdminRequest) -> Callable[[], bool] | None:
-        """What is so once the request was carried out, however often it is sent."""
-        match request:
-            case CreateTopicRequest():
-                return lambda: bool(self.view.partitions_of(request.topic))
-            case DeleteTopicRequest():
-                return lambda: not self.view.partitions_of(request.topic)
-        return None
 
     async def _ask_active(self, request: ControllerRequest | AdminRequest, wait_s: float) -> Any:
         """The answer of the controller that is active now.

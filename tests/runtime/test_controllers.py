@@ -11,7 +11,11 @@ import pytest
 
 import replog
 from replog._native import recorded_calls
-from replog.admin_messages import CreateTopicsRequest, StateChangesRequest
+from replog.admin_messages import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    StateChangesRequest,
+)
 from replog.config import ControllerOptions, QuorumOptions
 from replog.controller.quorum.incidents import PromiseRefused
 from replog.errors import UsageError
@@ -29,6 +33,34 @@ async def turns(cluster, count: int) -> None:
 
 async def led_again(cluster) -> None:
     await cluster.until(lambda now: now.active_controller is not None, "an active controller")
+
+
+def test_commands_whose_controller_dies_are_carried_out_and_answered_so():
+    """Method: the active controller dies so many turns after it was asked; its successor finds
+    done what it is asked, or does it.
+    """
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        for count in range(6):
+            topics = (CreateTopicRequest(topic=f"t{count}", replication_factor=3),)
+            commands = (
+                CreatePartitionsRequest(topic="orders", count=2 + count),
+                CreateTopicsRequest(topics=topics, wait_ms_max=5000 * (count % 2)),
+            )
+            first = cluster.active_controller
+            asked = [asyncio.ensure_future(cluster.admin(command)) for command in commands]
+            await turns(cluster, count * 6)
+            cluster.kill(first)
+            added, created = await asyncio.gather(*asked)
+            assert (added.error, added.message) == (ErrorCode.NONE, None)
+            assert [topic.error for topic in created.topics] == [ErrorCode.NONE]
+            assert cluster.registration("orders", 1 + count)
+            assert cluster.registration(f"t{count}").topic_id == created.topics[0].topic_id
+            await cluster.restart(first)
+            await led_again(cluster)
+
+    run(scenario, controllers=3)
 
 
 def test_one_controller_that_dies_leaves_the_brokers_at_work_and_comes_back():
