@@ -290,8 +290,10 @@ class StateChangesRequest:
 
 @frozen
 class StateChangeRow:
-    """One broker's part in one change. Times are of the controller's clock, in ms; None: not yet,
-    or before this controller was the active one.
+    """One broker's part in one change. Times are of the controller's clock, in ms; None: not yet.
+
+    All are None for what was decided before this controller was the active one: when its brokers
+    obeyed is not known.
     """
 
     topic_partition: TopicPartition

@@ -425,4 +425,6 @@ class Controller:
         if lost:
             self.load((), 0)
             effects.append(ReloadState())
+        else:
+            self._decision.journal.resigned()
         return effects

@@ -4,15 +4,13 @@ A change of the metadata asks brokers to lead, to follow, or to delete. Requests
 records as they are replayed, so that a controller which has replayed the log has the same journal
 as the one that wrote it. How far each broker is, it tells anew: what it has received with each
 fetch of the metadata log, what it has completed with each heartbeat. What a broker has been asked
-and not completed is its queue: that of a slow or dead one grows.
+and not completed is its queue: that of a slow or dead one grows. Times are known of what this
+controller has decided itself: what was decided before may have been obeyed before.
 
 A snapshot stands for what came before it: who has not obeyed it is to do what it says. Deletions
 of before it are not told there, and each broker finds them by itself.
 
-Bounded: the latest `HISTORY_MAX` changes are kept, and `QUEUE_MAX` per queue. A full queue keeps
-one deletion per partition, the one of the latest epoch, and drops the rest: who returns after so
-long reads all it is to lead and follow off the metadata. If that leaves it full it is an error that
-names the broker.
+Bounded: the latest `HISTORY_MAX` changes are kept, and queues as in `broker_queue`.
 
 A start-up replays hundreds of thousands of records, and nobody looks meanwhile. So what a record
 asks of brokers is noted in one piece, and worked out when somebody wants to know; a note that
@@ -21,19 +19,28 @@ asks of brokers is noted in one piece, and worked out when somebody wants to kno
 
 from __future__ import annotations
 
-import enum
-import itertools
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from replog.admin_messages import StateChangeRow, StateChangesRequest, StateChangesResponse
-from replog.errors import ReplogError
+from replog.controller.broker_queue import (
+    QUEUE_MAX,
+    BrokerQueue,
+    BrokerQueueFullError,
+    ChangeKind,
+    ChangeState,
+    StateChange,
+)
 from replog.types import TopicPartition
-from replog.wire.metadata_records import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord
+from replog.wire.metadata_records import (
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    UnregisterBrokerRecord,
+)
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Iterator
 
     from replog.controller.metadata_image import MetadataImage
     from replog.controller.partition_image import PartitionImage
@@ -42,141 +49,6 @@ if TYPE_CHECKING:
     """Partition, topic id, replicas, leader, its epoch, version, and when it was decided."""
 
 HISTORY_MAX = 20_000
-QUEUE_MAX = 10_000
-
-
-class ChangeKind(enum.Enum):
-    """What a broker is asked to do with its replica."""
-
-    LEAD = "lead"
-    FOLLOW = "follow"
-    WAIT = "wait until there is a leader"
-    DELETE = "delete"
-
-
-class ChangeState(enum.Enum):
-    """How far it is."""
-
-    REQUESTED = "requested"
-    RECEIVED = "received"
-    COMPLETED = "completed"
-    IGNORED = "ignored: its leader epoch is older than the partition's"
-    DROPPED = "dropped from a full queue"
-
-
-class BrokerQueueFullError(ReplogError):
-    """A broker has been asked for more deletions than its queue holds, and completes none."""
-
-
-class StateChange:
-    """One broker's part in one change. Times are of the controller's clock, in ms; None: before it
-    was the active one, or not yet. `version`: metadata that asks for it.
-    """
-
-    __slots__ = (
-        "broker_id",
-        "completed_ms",
-        "kind",
-        "leader_epoch",
-        "received_ms",
-        "requested_ms",
-        "state",
-        "topic_id",
-        "topic_partition",
-        "version",
-    )
-
-    def __init__(
-        self,
-        topic_partition: TopicPartition,
-        topic_id: uuid.UUID,
-        broker_id: int,
-        kind: ChangeKind,
-        leader_epoch: int,
-        version: int,
-        requested_ms: int | None,
-    ) -> None:
-        self.topic_partition = topic_partition
-        self.topic_id = topic_id
-        self.broker_id = broker_id
-        self.kind = kind
-        self.leader_epoch = leader_epoch
-        self.version = version
-        self.requested_ms = requested_ms
-        self.received_ms: int | None = None
-        self.completed_ms: int | None = None
-        self.state = ChangeState.REQUESTED
-
-    def __repr__(self) -> str:
-        return (
-            f"<{self.topic_partition} epoch {self.leader_epoch}: broker {self.broker_id} is to "
-            f"{self.kind.value}, {self.state.value}>"
-        )
-
-
-class BrokerQueue:
-    """What one broker has been asked and not completed, oldest first."""
-
-    def __init__(self, broker_id: int, length_max: int = QUEUE_MAX) -> None:
-        self.broker_id = broker_id
-        self._length_max = length_max
-        self._received: deque[StateChange] = deque()
-        self._requested: deque[StateChange] = deque()
-        """Those behind it: looked at again by each fetch of the broker, so not with the others."""
-
-    def __iter__(self) -> Iterator[StateChange]:
-        return itertools.chain(self._received, self._requested)
-
-    def __len__(self) -> int:
-        return len(self._received) + len(self._requested)
-
-    def put(self, change: StateChange) -> None:
-        """Ask for this, too. Raises BrokerQueueFullError; then it is not asked for."""
-        if len(self) >= self._length_max:
-            self._keep_deletions()
-        if len(self) >= self._length_max:
-            change.state = ChangeState.DROPPED
-            raise BrokerQueueFullError(
-                f"expected broker {self.broker_id} to complete some of the {len(self)} "
-                f"deletions that it has been asked for, found its queue full when it was asked to "
-                f"{change.kind.value} {change.topic_partition}; start or unregister it",
-                broker_id=self.broker_id,
-                topic_partition=str(change.topic_partition),
-            )
-        self._requested.append(change)
-
-    def received(self, version: int, now_ms: int) -> None:
-        """The broker has this much of the metadata."""
-        while self._requested and self._requested[0].version <= version:
-            change = self._requested.popleft()
-            change.received_ms = now_ms
-            change.state = ChangeState.RECEIVED
-            self._received.append(change)
-
-    def completed(self, version: int, now_ms: int) -> None:
-        """The broker has obeyed this much of the metadata."""
-        self.received(version, now_ms)
-        while self._received and self._received[0].version <= version:
-            change = self._received.popleft()
-            change.completed_ms = now_ms
-            change.state = ChangeState.COMPLETED
-
-    def _keep_deletions(self) -> None:
-        latest: dict[tuple[uuid.UUID, int], StateChange] = {}
-        for change in self:
-            if change.kind is not ChangeKind.DELETE:
-                change.state = ChangeState.DROPPED
-                continue
-            key = (change.topic_id, change.topic_partition.partition)
-            if key not in latest or latest[key].leader_epoch <= change.leader_epoch:
-                if key in latest:
-                    latest[key].state = ChangeState.DROPPED
-                latest[key] = change
-            else:
-                change.state = ChangeState.DROPPED
-        kept = sorted(latest.values(), key=lambda change: change.version)
-        self._received = deque(one for one in kept if one.state is ChangeState.RECEIVED)
-        self._requested = deque(one for one in kept if one.state is ChangeState.REQUESTED)
 
 
 class StateJournal:
@@ -188,7 +60,9 @@ class StateJournal:
         self._history: deque[StateChange] = deque(maxlen=history_max)
         self._queues: dict[int, BrokerQueue] = {}
         self.overflows: list[BrokerQueueFullError] = []
-        """Of queues that were full, since somebody has looked here."""
+        """Of queues that were full, since somebody has looked here; one a queue until it has been
+        half empty.
+        """
 
     def changes(
         self, topic_partition: TopicPartition | None = None, broker_id: int | None = None
@@ -252,6 +126,8 @@ class StateJournal:
             if record.leader == -2 and record.replicas is None:
                 return
         elif type(record) is not PartitionRecord:
+            if type(record) is UnregisterBrokerRecord:
+                self._forget(record.broker_id)
             return
         topic = image.topics_by_id[record.topic_id]
         self._note(topic.partitions[record.partition_id], image.end_offset, now_ms)
@@ -306,7 +182,14 @@ class StateJournal:
         if queue is not None:
             queue.completed(version, now_ms)
 
-    def forget(self, broker_id: int) -> None:
+    def resigned(self) -> None:
+        """Another controller decides, and brokers obey unseen: of what waits no time is known."""
+        self._work_out()
+        for queue in self._queues.values():
+            for change in queue:
+                change.requested_ms = None
+
+    def _forget(self, broker_id: int) -> None:
         """A broker was unregistered: nobody waits for it."""
         self._work_out()
         self._queues.pop(broker_id, None)
@@ -343,10 +226,12 @@ class StateJournal:
         queue = self._queues.get(change.broker_id)
         if queue is None:
             queue = self._queues[change.broker_id] = BrokerQueue(change.broker_id, self._queue_max)
+        known = queue.overflowing
         try:
             queue.put(change)
         except BrokerQueueFullError as error:
-            if change.requested_ms is not None:  # else another controller has asked, and told
+            # What an earlier controller has asked for, it has told; and the broker may have obeyed.
+            if not known and change.requested_ms is not None:
                 self.overflows.append(error)
 
     def _request_deletion(

@@ -9,17 +9,14 @@ from replog.admin_messages import (
     CreateTopicsRequest,
     ResourceKind,
     StateChangesRequest,
+    UnregisterBrokerRequest,
 )
+from replog.controller.broker_queue import ChangeKind, ChangeState, StateChange
+from replog.controller.effects import Report
+from replog.controller.events import LeadershipGained, LeadershipLost
 from replog.controller.incidents import BrokerQueueFull
 from replog.controller.metadata_image import CREATION_MARK, MetadataImage
-from replog.controller.state_journal import (
-    BrokerQueue,
-    BrokerQueueFullError,
-    ChangeKind,
-    ChangeState,
-    StateChange,
-    StateJournal,
-)
+from replog.controller.state_journal import StateJournal
 from replog.messages import CreateTopicRequest, DeleteTopicRequest, ErrorCode
 from replog.types import TopicPartition
 from tests.controller.conversation import Controller
@@ -139,70 +136,118 @@ def test_queues_are_kept_over_a_restart_from_a_snapshot(controller):
     assert again.journal.lengths() == {0: 0, 1: 2}
 
 
-def test_what_is_received_and_completed_piece_by_piece_is_told_in_order():
-    queue = BrokerQueue(3)
-    asked = [change(version=version) for version in (1, 2, 3, 4)]
-    for one in asked:
-        queue.put(one)
-    queue.received(2, 10)
-    queue.received(1, 11)
-    queue.completed(1, 12)
-    queue.received(3, 13)
-    assert [one.version for one in queue] == [2, 3, 4]
-    assert [one.state for one in queue] == [ChangeState.RECEIVED] * 2 + [ChangeState.REQUESTED]
-    assert [one.received_ms for one in asked] == [10, 10, 13, None]
-    queue.completed(4, 14)
-    assert len(queue) == 0
-    assert [one.completed_ms for one in asked] == [12, 14, 14, 14]
+class TestAQueueThatIsFull:
+    """Of broker 0, with room for one; it does not obey."""
 
-
-class TestAFullQueue:
-    def test_keeps_the_latest_deletion_of_each_partition_and_drops_starts(self):
-        queue = BrokerQueue(3, 4)
-        asked = [
-            change(START),
-            change(DELETE, epoch=1, version=2),
-            change(DELETE, epoch=2, version=3),
-            change(DELETE, epoch=1, version=4, partition=1),
-        ]
-        for one in asked:
-            queue.put(one)
-        queue.put(change(START, version=5))
-        assert [(one.kind, one.leader_epoch, one.version) for one in queue] == [
-            (DELETE, 2, 3),
-            (DELETE, 1, 4),
-            (START, 0, 5),
-        ]
-        dropped = [one.state is ChangeState.DROPPED for one in asked]
-        assert dropped == [True, True, False, False]
-
-    def test_of_nothing_but_deletions_is_an_error_that_names_the_broker(self):
-        queue = BrokerQueue(3, 2)
-        for partition in range(2):
-            queue.put(change(DELETE, partition=partition))
-        with pytest.raises(BrokerQueueFullError, match="broker 3") as caught:
-            queue.put(change(DELETE, partition=2))
-        assert caught.value.broker_id == 3
-        assert len(queue) == 2
-
-    def test_is_told_to_operators(self, controller):
+    @pytest.fixture
+    def controller(self, controller):
         journal = controller.model.journal
         journal._queue_max = 1
         journal._queues.clear()
-        controller.create(replicas=(0,))
-        controller.ask(DeleteTopicRequest(topic="t"))
-        controller.create("u", replicas=(0,))
-        controller.ask(DeleteTopicRequest(topic="u"))
-        full = [one for one in controller.incidents if isinstance(one, BrokerQueueFull)]
-        assert "broker 0" in full[0].message
+        for name in ("t", "u", "v"):
+            controller.create(name, replicas=(0,))
+            controller.ask(DeleteTopicRequest(topic=name))
+        return controller
 
-    def test_of_two_topics_of_one_name_keeps_the_deletions_of_both(self):
-        queue = BrokerQueue(3, 3)
-        for topic in (1, 2):
-            queue.put(change(DELETE, topic=topic, version=topic))
-        queue.put(change(START, version=3))
-        queue.put(change(START, version=4))
-        assert [one.topic_id.int for one in queue if one.kind is DELETE] == [1, 2]
+    def told(self, controller):
+        return [one.message for one in controller.incidents if isinstance(one, BrokerQueueFull)]
+
+    def test_is_told_to_operators_once(self, controller):
+        (message,) = self.told(controller)
+        assert "broker 0" in message
+
+    def test_is_told_again_when_it_was_empty_meanwhile(self, controller):
+        controller.heartbeat(0)
+        assert controller.model.journal.lengths()[0] == 0
+        controller.create("w", replicas=(0,))
+        controller.ask(DeleteTopicRequest(topic="w"))
+        assert len(self.told(controller)) == 1
+        controller.create("x", replicas=(0,))
+        controller.ask(DeleteTopicRequest(topic="x"))
+        assert len(self.told(controller)) == 2
+
+    def test_is_not_told_of_a_broker_that_has_obeyed_an_earlier_controller(self, controller):
+        """A new one has replayed the deletions, and has not heard from the broker."""
+        other = Controller()
+        other.epochs, other.now_ms, other.topic_ids = controller.epochs, controller.now_ms, 90
+        make = other.model._make
+
+        def make_small():
+            made = make()
+            made.journal._queue_max = 1
+            return made
+
+        other.model._make = make_small
+        effects = other.model.take_over(controller.model.log, other.now_ms)
+        assert [one for one in effects if isinstance(one, Report)] == []
+        other.create("w", replicas=(0,))
+        other.ask(DeleteTopicRequest(topic="w"))
+        assert self.told(other) == []
+
+
+def test_a_broker_that_is_unregistered_has_no_queue(controller):
+    controller.create(replicas=(2,))
+    controller.ask(DeleteTopicRequest(topic="t"))
+    controller.lose(2)
+    assert controller.model.journal.lengths()[2] > 0
+    answer = controller.ask(UnregisterBrokerRequest(broker_id=2))
+    assert answer.error is ErrorCode.NONE
+    assert 2 not in controller.model.journal.lengths()
+
+
+def times(changes):
+    return {(found.requested_ms, found.received_ms, found.completed_ms) for found in changes}
+
+
+class TestTimes:
+    """What a broker does under another controller is not timed by when it is heard of here."""
+
+    def obey(self, controller):
+        journal = controller.model.journal
+        controller.now_ms += 500
+        journal.received(0, controller.model.version, controller.now_ms)
+        controller.now_ms += 5
+        for broker_id in (0, 1, 2):
+            controller.heartbeat(broker_id)
+        return journal
+
+    def test_are_none_of_what_an_earlier_controller_has_decided(self, controller):
+        controller.create(replicas=(0, 1, 2))
+        controller.ask(DeleteTopicRequest(topic="t"))
+        controller.model.take_over(controller.model.log, controller.now_ms)
+        journal = self.obey(controller)
+        found = journal.changes(NAME)
+        assert {one.state for one in found} == {ChangeState.COMPLETED}
+        assert times(found) == {(None, None, None)}
+
+    def test_are_none_of_what_a_snapshot_stands_for(self, controller):
+        controller.create(replicas=(0, 1, 2))
+        active = controller.model.controller
+        again = controller.model._make()
+        again.load(active.known_records(), active.version)
+        again.journal.received(0, active.version, 5)
+        again.journal.completed(0, active.version, 6)
+        assert times(again.journal.changes(NAME)) == {(None, None, None)}
+
+    def test_are_none_of_what_waited_when_another_controller_came_between(self, controller):
+        controller.create(replicas=(0, 1, 2))
+        asked_ms = controller.now_ms
+        controller.heartbeat(0)
+        controller.step(LeadershipLost())
+        end_offset = controller.model.version
+        controller.step(LeadershipGained(controller_epoch=3, end_offset=end_offset))
+        journal = self.obey(controller)
+        assert times(journal.changes(NAME, 0)) == {(asked_ms, asked_ms, asked_ms)}
+        assert times(journal.changes(NAME, 1)) == {(None, None, None)}
+
+    def test_are_told_of_what_is_decided_after_a_take_over(self, controller):
+        controller.create(replicas=(0, 1, 2))
+        controller.model.take_over(controller.model.log, controller.now_ms)
+        controller.create("u", replicas=(0,))
+        asked_ms = controller.now_ms
+        journal = self.obey(controller)
+        expected = (asked_ms, asked_ms + 500, asked_ms + 505)
+        assert times(journal.changes(TopicPartition("u", 0))) == {expected}
 
 
 def test_a_request_of_an_older_epoch_than_the_partitions_is_ignored_and_written_down():
