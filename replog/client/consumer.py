@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from replog._native.arguments import integer
+from replog.client.arguments import INT32_MAX, partition_of
 from replog.client.connection import answer_to, metadata_change
 from replog.client.protocol_errors import RETRIABLE, error_of
-from replog.errors import UnknownTopicOrPartitionError, UsageError
+from replog.errors import UnknownTopicOrPartitionError, UsageError, shown
 from replog.messages import (
     ErrorCode,
     FetchPartition,
@@ -82,20 +84,32 @@ class Consumer:
         """start: the first offset, or an end of the log as it is at the first read.
 
         timestamp: instead of start, the first record that late (ms). end: exclusive; "latest" for
-        what is committed at the first read, None to wait for more for ever.
+        what is committed at the first read, None to wait for more for ever. Raises UsageError.
         """
-        if start not in {"earliest", "latest"} and (not isinstance(start, int) or start < 0):
-            raise UsageError(f'expected an offset >= 0, "earliest" or "latest", found {start!r}')
-        self.topic_partition = topic_partition
-        self.position: int | None = None
-        self.end: int | None = end if isinstance(end, int) else None
+        self.topic_partition = partition_of(*topic_partition)
+        whose = f"a consumer of {self.topic_partition}"
+        self._whose = whose
+        self._position: int | None = None
+        self._start = _bound(start, "start", ("earliest", "latest"), whose)
+        self._timestamp = None if timestamp is None else integer(timestamp, "timestamp", whose)
+        last = None if end is None else _bound(end, "end", ("latest",), whose)
+        self.end: int | None = last if isinstance(last, int) else None
+        self._ends_at_latest = last == "latest"
         self._connection = connection
-        self._start = start
-        self._timestamp = timestamp
-        self._ends_at_latest = end == "latest"
         self._isolation = _isolation(isolation)
-        self._fetch_bytes_max = fetch_bytes_max
-        self._wait_ms_max = wait_ms_max
+        self._fetch_bytes_max = integer(
+            fetch_bytes_max, "fetch_bytes_max", whose, low=1, high=INT32_MAX
+        )
+        self._wait_ms_max = integer(wait_ms_max, "wait_ms_max", whose, high=INT32_MAX)
+
+    @property
+    def position(self) -> int | None:
+        """The next offset; None before the first read. Raises UsageError when set to no offset."""
+        return self._position
+
+    @position.setter
+    def position(self, offset: int | None) -> None:
+        self._position = None if offset is None else integer(offset, "position", self._whose)
 
     def __aiter__(self) -> AsyncIterator[Record]:
         return self._records()
@@ -263,6 +277,19 @@ class Consumer:
                 topic_partition=str(self.topic_partition),
                 offset=self.position,
             )
+
+
+def _bound(found: object, name: str, names: tuple[str, ...], whose: str) -> int | str:
+    """One of `names`, or an offset. Raises UsageError."""
+    if isinstance(found, str):
+        if found in names:
+            return found
+        known = " or ".join(f'"{known}"' for known in names)
+        raise UsageError(
+            f"expected {name} to be an offset or {known} for {whose}, found {shown(found)}",
+            argument=name,
+        )
+    return integer(found, name, whose)
 
 
 def _isolation(isolation: Isolation | str) -> Isolation:

@@ -6,7 +6,9 @@ import asyncio
 import functools
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from replog._native.arguments import flag, integer
 from replog._native.record_encoder import encode
+from replog.client.arguments import INT32_MAX, acks_of, count_of, partition_of
 from replog.client.produce_lane import ProduceLane
 from replog.client.produced import PendingBatches, Produced, split
 from replog.errors import ReplicationError, UsageError
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from replog.client.connection import ClusterConnection
 
 AcksName = Literal[0, 1, "all"]
-ACKS: dict[object, Acks] = {0: Acks.NONE, 1: Acks.LEADER, "all": Acks.ALL, -1: Acks.ALL}
 DEADLINE_CHECK_MS = 100
 FREED_BLOCK_BYTES = 4 * 1024 * 1024
 """As soon as 128 KiB lie free behind all that is in use, glibc gives them back to the kernel, and a
@@ -46,12 +47,13 @@ class Producer:
     ) -> None:
         """codec: of the batches; None: as the topic's compression_type says.
 
-        Raises UsageError for other acks, and for an idempotent producer without acks="all".
+        Raises UsageError for options that cannot be, and for an idempotent producer without
+        acks="all".
         """
-        if acks not in ACKS:
-            raise UsageError(f'expected acks 0, 1 or "all", found {acks!r}')
-        self._acks = ACKS[acks]
-        self._idempotent = self._acks is Acks.ALL if idempotent is None else idempotent
+        self._acks = acks_of(acks)
+        self._idempotent = self._acks is Acks.ALL
+        if idempotent is not None:
+            self._idempotent = flag(idempotent, "idempotent", "a producer")
         if self._idempotent and self._acks is not Acks.ALL:
             raise UsageError(
                 f'expected acks="all" for an idempotent producer, found {acks!r}: a leader that '
@@ -59,9 +61,13 @@ class Producer:
             )
         _keep_freed_blocks()
         self._connection = connection
-        self._delivery_timeout_ms = delivery_timeout_ms
-        self._request_timeout_ms = request_timeout_ms
-        self._codec = codec
+        self._delivery_timeout_ms = integer(
+            delivery_timeout_ms, "delivery_timeout_ms", "a producer", high=INT32_MAX
+        )
+        self._request_timeout_ms = integer(
+            request_timeout_ms, "request_timeout_ms", "a producer", high=INT32_MAX
+        )
+        self._codec = None if codec is None else Codec.of(codec)
         self._lanes: dict[TopicPartition, ProduceLane] = {}
         self._next_partition: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -112,13 +118,7 @@ class Producer:
         was none in time, and RequestTimedOutError if nobody knows what became of it.
         """
         self._check_open()
-        if isinstance(values, (bytes, bytearray, str)):
-            raise UsageError(
-                f"expected a sequence of values, found one value of type {type(values).__name__}; "
-                f"put it into a list"
-            )
-        if not len(values):
-            raise UsageError(f"expected at least one record for topic {topic!r}, found none")
+        count = count_of(values)
         topic_partition = self._choose(topic, partition, has_keys=keys is not None)
         config = self._connection.partition(topic_partition).config.log
         lane = self._lanes.get(topic_partition)
@@ -141,7 +141,7 @@ class Producer:
             base_sequence=lane.next_sequence,
             batch_bytes_max=min(config.max_message_bytes, config.segment_bytes),
         )
-        return self._enqueue(lane, batches, len(values))
+        return self._enqueue(lane, batches, count)
 
     def send_batches(
         self, topic: str, partition: int, batches: Any, count: int
@@ -150,7 +150,7 @@ class Producer:
         self._check_open()
         if self._idempotent:
             raise UsageError("expected a plain producer for ready batches, found an idempotent one")
-        topic_partition = TopicPartition(topic, partition)
+        topic_partition = partition_of(topic, partition)
         self._connection.partition(topic_partition)
         lane = self._lanes.get(topic_partition) or self._open_lane(topic_partition)
         return self._enqueue(lane, batches, count)
@@ -210,11 +210,12 @@ class Producer:
         return lane
 
     def _choose(self, topic: str, partition: int | None, *, has_keys: bool) -> TopicPartition:
+        named = partition_of(topic, 0 if partition is None else partition)
         if partition is not None:
-            return TopicPartition(topic, partition)
+            return named
         count = self._connection.partition_count(topic)
         if count == 1:
-            return TopicPartition(topic, 0)
+            return named
         if has_keys:
             raise UsageError(
                 f"expected the partition for records with keys, found none given and {count} in "

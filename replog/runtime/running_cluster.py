@@ -7,6 +7,7 @@ import dataclasses
 import random
 from typing import TYPE_CHECKING, Any
 
+from replog.client.arguments import acks_of
 from replog.client.producer import Producer
 from replog.client.protocol_errors import error_of
 from replog.errors import RequestTimedOutError
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from replog.admin_messages import AdminRequest
     from replog.client.producer import AcksName
     from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
-    from replog.messages import ControllerRequest
+    from replog.messages import Acks, ControllerRequest
     from replog.runtime.clock import Clock
     from replog.runtime.cluster_nodes import ClusterLayout
     from replog.types import TopicPartition
@@ -72,15 +73,16 @@ class RunningCluster:
             replication=options.replication,
         )
         self.producers: list[Producer] = []
-        self._by_acks: dict[AcksName, Producer] = {}
+        self._by_acks: dict[Acks, Producer] = {}
         self.pump.transport.attach(CLIENT, self.clients)
 
     def producer(self, acks: AcksName) -> Producer:
         """The cluster's own producer."""
-        found = self._by_acks.get(acks)
+        asked = acks_of(acks)
+        found = self._by_acks.get(asked)
         if found is None:
             found = Producer(self.connection, acks=acks)
-            self._by_acks[acks] = found
+            self._by_acks[asked] = found
             self.producers.append(found)
         return found
 

@@ -236,6 +236,9 @@ def test_misuse_is_told_as_such():
             await cluster.produce("orders", [])
         with pytest.raises(UsageError, match="acks"):
             await cluster.produce("orders", [b"a"], acks=2)
+        for bad in ([], True):
+            with pytest.raises(UsageError, match="acks"):
+                await cluster.produce("orders", [b"a"], acks=bad)
         with pytest.raises(UsageError, match='acks="all"'):
             cluster.producer(acks=1, idempotent=True)
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -248,6 +251,10 @@ def test_misuse_is_told_as_such():
             cluster.resume(1)
         with pytest.raises(UsageError, match="offset"):
             cluster.consume("orders", start="middle")
+        with pytest.raises(UsageError, match="timestamp"):
+            cluster.consume("orders", timestamp=2**63)
+        with pytest.raises(UsageError, match="partition"):
+            cluster.consume("orders", True)
         with pytest.raises(UsageError, match="isolation"):
             cluster.consume("orders", isolation="log_end")
         with pytest.raises(OffsetOutOfRangeError):

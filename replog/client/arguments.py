@@ -1,0 +1,53 @@
+"""Arguments of producers and consumers: what fits, or a UsageError that names it.
+
+Nothing else may reach a broker: a request that it cannot carry out stops it.
+"""
+
+from __future__ import annotations
+
+from replog._native.arguments import integer
+from replog.errors import UsageError, shown
+from replog.messages import Acks
+from replog.types import TopicPartition
+
+INT32_MAX = 2**31 - 1
+ACKS: dict[object, Acks] = {0: Acks.NONE, 1: Acks.LEADER, "all": Acks.ALL, -1: Acks.ALL}
+
+
+def partition_of(topic: object, partition: object) -> TopicPartition:
+    """The partition's name. Raises UsageError; whether there is one is the cluster's to say."""
+    if not isinstance(topic, str):
+        raise UsageError(
+            f"expected topic to be the name of a topic (str), found {shown(topic)}",
+            argument="topic",
+        )
+    number = integer(partition, "partition", f"topic {topic!r}", high=INT32_MAX)
+    return TopicPartition(topic, number)
+
+
+def acks_of(found: object) -> Acks:
+    """What 0, 1, "all" or -1 ask for. Raises UsageError."""
+    if not isinstance(found, int | str) or isinstance(found, bool) or found not in ACKS:
+        raise UsageError(f'expected acks 0, 1 or "all", found {shown(found)}', argument="acks")
+    return ACKS[found]
+
+
+def count_of(values: object) -> int:
+    """How many records `values` are. Raises UsageError for none, and for what has no length."""
+    if isinstance(values, (bytes, bytearray, str)):
+        raise UsageError(
+            f"expected a sequence of values, found one value of type {type(values).__name__}; "
+            f"put it into a list",
+            argument="values",
+        )
+    try:
+        count = len(values)  # type: ignore[arg-type]
+    except TypeError as error:
+        raise UsageError(
+            f"expected values to be a list or tuple of bytes, an Arrow array of binary or a numpy "
+            f"array, found {shown(values)}; make a list of what has no length",
+            argument="values",
+        ) from error
+    if not count:
+        raise UsageError("expected at least one record, found none", argument="values")
+    return count
