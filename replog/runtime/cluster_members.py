@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from replog.config import ReplicationOptions
+    from replog.replication.replica_host import ReplicaHost
     from replog.runtime.broker_node import BrokerNode
     from replog.runtime.cluster_nodes import ClusterLayout
     from replog.runtime.cluster_view import ClusterView
@@ -89,6 +90,11 @@ class ClusterMembers:
                 f"restart it first"
             )
         return endpoint.node
+
+    def host(self, broker_id: int | None) -> ReplicaHost | None:
+        """A broker's replicas; None while it does not run."""
+        endpoint = None if broker_id is None else self._pump.brokers.get(broker_id)
+        return None if endpoint is None else endpoint.node.host
 
     def log_directory(self, node_id: int) -> str:
         """Where a node keeps its logs, also while it does not run."""
@@ -221,7 +227,7 @@ class ClusterMembers:
 
     def check_id(self, node_id: int) -> None:
         """Raise UsageError unless the cluster has such a node."""
-        if node_id not in self.states:
+        if node_id not in self.layout.nodes:
             raise UsageError(f"expected one of the nodes {list(self.states)}, found {node_id!r}")
 
     def check_broker(self, broker_id: int) -> None:

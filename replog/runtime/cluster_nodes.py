@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from replog.errors import UsageError
+from replog.errors import UsageError, shown
 from replog.runtime.broker_node import ObeyedEpoch, obeyed_epochs
 from replog.runtime.log_store import DirectoryLogStore
 from replog.runtime.metadata_state import read_whole
@@ -122,6 +122,9 @@ def settle_cluster_id(directory: str, layout: ClusterLayout) -> str:
 
 def check_layout(brokers: int, controllers: int, *, combined: bool) -> ClusterLayout:
     """The ids, or UsageError for what is no cluster."""
+    for name, count in (("brokers", brokers), ("controllers", controllers)):
+        if not _is_whole(count):
+            raise UsageError(f"expected a number of {name}, found {shown(count)}", argument=name)
     if brokers < 1:
         raise UsageError(f"expected at least one broker, found {brokers!r}")
     if controllers < 1 or controllers % 2 == 0:
@@ -135,3 +138,54 @@ def check_layout(brokers: int, controllers: int, *, combined: bool) -> ClusterLa
             f"{brokers}; let them stand alone"
         )
     return ClusterLayout.of(brokers, controllers, combined=combined)
+
+
+def check_racks(racks: object, layout: ClusterLayout) -> dict[int, str]:
+    """Broker id to rack, of some or all brokers; raises UsageError for anything else."""
+    if racks is None:
+        return {}
+    if not isinstance(racks, Mapping):
+        raise UsageError(
+            f"expected racks to be names by broker id, as {{1: 'a', 2: 'b'}}, found {shown(racks)}",
+            argument="racks",
+        )
+    for broker_id, rack in racks.items():
+        if not _is_whole(broker_id) or broker_id not in layout.brokers:
+            raise UsageError(
+                f"expected racks of the brokers {list(layout.brokers)}, found one of "
+                f"{shown(broker_id)}",
+                argument="racks",
+            )
+        if not isinstance(rack, str):
+            raise UsageError(
+                f"expected the rack of broker {broker_id} to be a string, found {shown(rack)}",
+                argument="racks",
+            )
+    return dict(racks)
+
+
+def check_directory(directory: object) -> str:
+    """The absolute path; raises UsageError for what is none."""
+    path = directory if isinstance(directory, str | os.PathLike) else None
+    found = None if path is None else os.fspath(path)
+    if not isinstance(found, str) or not found or "\0" in found:
+        raise UsageError(
+            f"expected directory to be a path, found {shown(directory)}", argument="directory"
+        )
+    return os.path.abspath(found)
+
+
+def make_directory(directory: str) -> None:
+    """Make it where it is not there yet. Raises UsageError where a file is in the way."""
+    try:
+        os.makedirs(directory, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UsageError(
+            f"expected {directory} to be a directory or free to be made one, found a file in the "
+            f"way; give another directory",
+            path=directory,
+        ) from None
+
+
+def _is_whole(found: object) -> bool:
+    return isinstance(found, int) and not isinstance(found, bool)

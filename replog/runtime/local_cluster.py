@@ -22,11 +22,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from replog.client.consumer import Consumer
 from replog.client.producer import Producer
 from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
-from replog.errors import NoLeaderError, ReplicationError, UsageError
+from replog.errors import NoLeaderError, ReplicationError, UsageError, shown
 from replog.messages import CreateTopicRequest, DeleteTopicRequest
 from replog.registrations import TopicConfig
 from replog.runtime.clock import SystemClock
-from replog.runtime.cluster_nodes import check_layout, settle_cluster_id
+from replog.runtime.cluster_nodes import (
+    check_directory,
+    check_layout,
+    check_racks,
+    make_directory,
+    settle_cluster_id,
+)
 from replog.runtime.running_cluster import TIMEOUT_MS, ClusterOptions, RunningCluster
 from replog.types import Isolation, TopicPartition
 
@@ -85,16 +91,17 @@ class LocalCluster:
         directory: where the logs are; new, empty or of an earlier run of a cluster like this. None:
         a temporary one, gone at the end. replication, controller, quorum: options of the brokers'
         replicas and sessions, and of the controllers' elections. Raises UsageError for no brokers,
-        or an even number of controllers; entering raises it for a directory of something else.
+        an even number of controllers, racks of others than the brokers; entering raises it for a
+        directory of something else.
         """
         layout = check_layout(brokers, controllers, combined=combined)
         self.controller_ids = layout.controllers
-        self.directory = None if directory is None else os.path.abspath(directory)
+        self.directory = None if directory is None else check_directory(directory)
         self.broker_ids = layout.brokers
         self._is_temporary = directory is None
         self._options = ClusterOptions(
             layout=layout,
-            racks=dict(racks or {}),
+            racks=check_racks(racks, layout),
             replication=replication or ReplicationOptions(),
             controller=controller or ControllerOptions(),
             quorum=quorum or QuorumOptions(),
@@ -113,12 +120,11 @@ class LocalCluster:
     def __enter__(self) -> BlockingCluster:
         from replog.runtime.blocking_cluster import BlockingCluster
 
-        self._blocking = BlockingCluster(self)
-        try:
-            return self._blocking.start()
-        except BaseException:
-            self._blocking = None
-            raise
+        self._check_not_running()
+        blocking = BlockingCluster(self)
+        blocking.start()
+        self._blocking = blocking
+        return blocking
 
     def __exit__(self, *_: object) -> None:
         blocking, self._blocking = self._blocking, None
@@ -127,8 +133,7 @@ class LocalCluster:
 
     async def start(self) -> None:
         """Start all nodes, and return when each broker may lead; `close` undoes it."""
-        if self._state is not None:
-            raise UsageError("expected a cluster that does not run, found it running; close it")
+        self._check_not_running()
         is_new = self._prepare_directory()
         assert self.directory is not None
         layout = self._options.layout
@@ -191,6 +196,8 @@ class LocalCluster:
         TopicExistsError, UsageError for what the cluster cannot do.
         """
         running = self._running()
+        if config is not None and not isinstance(config, LogConfig):
+            raise UsageError(f"expected config to be a replog.LogConfig, found {shown(config)}")
         if replication_factor is None:
             replication_factor = min(3, len(self.broker_ids)) if assignment is None else -1
         await running.ask_controller(
@@ -434,17 +441,22 @@ class LocalCluster:
     def why_uncommitted(self, topic: str, offset: int, partition: int = 0) -> Uncommitted | None:
         """Which replicas hold an offset back, and by how much; None if it is committed.
 
-        Also None for an offset that is not in the leader's log. Raises NoLeaderError.
+        Also None for an offset that is not in the leader's log. Raises NoLeaderError, also while a
+        leader that died has no successor yet.
         """
+        if not isinstance(offset, int):
+            raise UsageError(f"expected an offset, found {shown(offset)}")
+        topic_partition = TopicPartition(topic, partition)
         leader_id = self.leader(topic, partition)
-        if leader_id is None:
+        host = self._running().members.host(leader_id)
+        if host is None or host.leader(topic_partition) is None:
             raise NoLeaderError(
-                f"expected a leader of {topic}-{partition} to ask, found none; its in-sync set is "
-                f"{list(self.isr(topic, partition))}",
-                topic_partition=f"{topic}-{partition}",
+                f"expected a leader of {topic_partition} to ask, found "
+                f"{'none' if leader_id is None else f'that broker {leader_id} does not lead now'}; "
+                f"its in-sync set is {list(self.isr(topic, partition))}",
+                topic_partition=str(topic_partition),
             )
-        node = self._running().members.node(leader_id)
-        return node.host.why_uncommitted(TopicPartition(topic, partition), offset)
+        return host.why_uncommitted(topic_partition, offset)
 
     def incidents(self, topic: str | None = None, partition: int = 0) -> list[JournalEntry]:
         """What happened to a partition, or to all and in the controllers, by time."""
@@ -459,6 +471,10 @@ class LocalCluster:
 
     # Within.
 
+    def _check_not_running(self) -> None:
+        if self._state is not None:
+            raise UsageError("expected a cluster that does not run, found it running; close it")
+
     def _running(self) -> RunningCluster:
         if self._state is None:
             raise UsageError("expected a running cluster, found it closed; enter it by `with`")
@@ -469,7 +485,7 @@ class LocalCluster:
         if self._is_temporary:
             self.directory = tempfile.mkdtemp(prefix="replog-cluster-")
         assert self.directory is not None
-        os.makedirs(self.directory, exist_ok=True)
+        make_directory(self.directory)
         return not os.listdir(self.directory)
 
     def _pairs(self, one: Node, other: Node) -> list[tuple[int, int]]:

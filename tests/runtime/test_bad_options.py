@@ -45,3 +45,37 @@ def test_the_defaults_are_taken_and_public() -> None:
     assert replog.ReplicationOptions() == ReplicationOptions()
     assert replog.ControllerOptions() == ControllerOptions()
     assert replog.QuorumOptions() == QuorumOptions()
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"brokers": "3"}, r"expected a number of brokers, found '3' \(str\)"),
+        ({"brokers": 1.5}, r"expected a number of brokers, found 1.5 \(float\)"),
+        ({"brokers": True}, "expected a number of brokers, found True"),
+        ({"brokers": 0}, "expected at least one broker"),
+        ({"controllers": "1"}, "expected a number of controllers, found '1'"),
+        ({"racks": {1: 3}}, "expected the rack of broker 1 to be a string, found 3"),
+        ({"racks": {9: "a"}}, r"expected racks of the brokers \[1, 2, 3\], found one of 9"),
+        ({"racks": {"1": "a"}}, "expected racks of the brokers .* found one of '1'"),
+        ({"racks": ["a"]}, "expected racks to be names by broker id"),
+        ({"directory": 5}, "expected directory to be a path, found 5"),
+        ({"directory": b"logs"}, "expected directory to be a path, found b'logs'"),
+        ({"directory": "a\0b"}, "expected directory to be a path"),
+    ],
+)
+def test_a_cluster_that_cannot_be_is_refused_before_it_is_entered(options, sentence) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        replog.LocalCluster(**options)
+
+
+def test_a_rack_may_be_given_to_some_brokers_alone() -> None:
+    replog.LocalCluster(3, racks={1: "a"})
+
+
+@pytest.mark.parametrize("below", ["", "/deeper"])
+def test_a_file_where_the_directory_should_be_is_refused(tmp_path, below) -> None:
+    (tmp_path / "file").touch()
+    cluster = replog.LocalCluster(directory=f"{tmp_path}/file{below}")
+    with pytest.raises(UsageError, match="found a file in the way"), cluster:
+        pass

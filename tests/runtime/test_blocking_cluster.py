@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import threading
 
 import pytest
@@ -78,3 +79,18 @@ def test_both_faces_have_the_same_methods():
     only_blocking = {"wait"}
     ids = {"broker_ids", "controller_ids"}  # of an instance, not of the class
     assert face(LocalCluster) - only_async == face(BlockingCluster) - only_blocking - ids
+
+
+def test_entering_it_twice_is_refused_and_leaves_the_first_time_as_it_is():
+    """Goal: the outer `with` still closes the cluster, its thread and its directory."""
+    before = threading.active_count()
+    cluster = replog.LocalCluster(1)
+    with cluster as outer:
+        directory = cluster.directory
+        with pytest.raises(UsageError, match="found it running"), cluster:
+            pass
+        assert outer.topics() == ()
+    assert threading.active_count() == before
+    assert not os.path.exists(directory)
+    with pytest.raises(UsageError, match="closed"):
+        outer.topics()

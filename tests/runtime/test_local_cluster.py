@@ -12,6 +12,7 @@ import pytest
 import replog
 from replog.config import LogConfig
 from replog.errors import (
+    NoLeaderError,
     NotEnoughReplicasError,
     OffsetOutOfRangeError,
     RecordBatchTooLargeError,
@@ -384,3 +385,32 @@ def test_importing_replog_alone_does_not_load_the_cluster():
         "assert 'replog.runtime.local_cluster' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_why_uncommitted_says_that_nobody_leads_while_a_dead_leader_has_no_successor():
+    async def scenario(cluster):
+        await cluster.create_topic("orders")
+        leader_id = cluster.leader("orders")
+        cluster.kill(leader_id)
+        assert cluster.leader("orders") == leader_id
+        with pytest.raises(NoLeaderError, match=f"broker {leader_id} does not lead now") as caught:
+            cluster.why_uncommitted("orders", 0)
+        assert caught.value.topic_partition == "orders-0"
+        with pytest.raises(UsageError, match="expected an offset, found 'x'"):
+            cluster.why_uncommitted("orders", "x")
+
+    run(scenario)
+
+
+def test_arguments_of_a_wrong_kind_are_refused_by_a_sentence():
+    async def scenario(cluster):
+        with pytest.raises(UsageError, match="expected config to be a"):
+            await cluster.create_topic("orders", config={})
+        for call in (cluster.kill, cluster.pause, cluster.resume, cluster.isolate):
+            with pytest.raises(UsageError, match=r"expected one of the nodes .* found \[1\]"):
+                call([1])
+        for call in (cluster.restart, cluster.stop):
+            with pytest.raises(UsageError, match=r"expected one of the nodes .* found \[1\]"):
+                await call([1])
+
+    run(scenario, 1)
