@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from replog.types import frozen_positional
 
 if TYPE_CHECKING:
+    from replog.errors import ReplogError
     from replog.messages import (
         AlterPartitionRequest,
         PartitionRequest,
@@ -148,6 +149,16 @@ class Respond:
 
 
 @frozen_positional
+class GiveUpLog:
+    """A log did not answer what the core asked of it: LogUnavailable follows, as from any effect
+    that a log fails.
+    """
+
+    topic_partition: TopicPartition
+    error: ReplogError
+
+
+@frozen_positional
 class Report:
     """Tell operators what happened and why."""
 
@@ -169,5 +180,6 @@ Effect: TypeAlias = (
     | SendRequest
     | SendToController
     | Respond
+    | GiveUpLog
     | Report
 )

@@ -11,6 +11,7 @@ import functools
 from typing import TYPE_CHECKING, TypeAlias
 
 from replog.divergence import check_claim
+from replog.errors import ReplogError
 from replog.messages import (
     CONSUMER,
     ErrorCode,
@@ -19,7 +20,7 @@ from replog.messages import (
     LogRead,
 )
 from replog.replication.deadlines import Patience
-from replog.replication.effects import Respond
+from replog.replication.effects import GiveUpLog, Respond
 from replog.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, SessionCache
 from replog.replication.fetch_waits import FetchWait
 from replog.replication.incidents import Fenced
@@ -188,7 +189,14 @@ class FetchServer:
                 assert replica is not None
                 end_offset = _read_end(replica, request)
                 if end_offset > asked.fetch_offset:
-                    available += _readable_bytes(asked, request, replica, end_offset)
+                    try:
+                        available += _readable_bytes(asked, request, replica, end_offset)
+                    except ReplogError as error:
+                        name = asked.topic_partition
+                        self._context.emit(GiveUpLog(name, error))
+                        storage = ErrorCode.KAFKA_STORAGE_ERROR
+                        refusal = FetchedPartition(topic_partition=name, error=storage)
+                        is_ready = True
             looks.append((asked, replica, refusal))
         return looks, is_ready or available >= request.min_bytes
 

@@ -13,11 +13,16 @@ if TYPE_CHECKING:
     from replog.replication.partition_table import PartitionTable
 
 
+_TIMESTAMP_MAX = 2**63 - 1
+
+
 def list_offsets(table: PartitionTable, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """The answer, from the leader only.
 
     While a new leader does not know yet what is committed, a consumer is asked to come again: an
     older end than the one it was told before would look like lost records.
+
+    Raises StorageError, CorruptBatchError or CorruptFileError where the log cannot be searched.
     """
     error = _refusal(table, request)
     if error is not ErrorCode.NONE:
@@ -66,7 +71,8 @@ def _refusal(table: PartitionTable, request: ListOffsetsRequest) -> ErrorCode:
         return error
     if replica.leader is None:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    if request.timestamp < OffsetSpec.EARLIEST or request.replica_id < CONSUMER:
+    in_range = OffsetSpec.EARLIEST <= request.timestamp <= _TIMESTAMP_MAX
+    if not in_range or request.replica_id < CONSUMER:
         return ErrorCode.INVALID_REQUEST
     if request.replica_id != CONSUMER and request.replica_id not in replica.leader.followers:
         unassigned = request.current_leader_epoch >= 0

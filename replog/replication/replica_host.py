@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from replog.errors import ReplogError
 from replog.messages import (
     DeleteRecordsRequest,
+    ErrorCode,
     FetchRequest,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ProduceRequest,
 )
 from replog.replication import events as ev
@@ -22,6 +25,7 @@ from replog.replication.delete_server import DeleteServer
 from replog.replication.effects import (
     CheckpointHighWatermarks,
     Effect,
+    GiveUpLog,
     Respond,
 )
 from replog.replication.fetch_server import FetchServer
@@ -173,7 +177,14 @@ class ReplicaHost:
         self._receivers[type(event.request)](event.request_id, event.request, now_ms)
 
     def _list_offsets(self, request_id: int, request: ListOffsetsRequest, now_ms: int) -> None:
-        self._context.emit(Respond(request_id, list_offsets(self._table, request)))
+        try:
+            response = list_offsets(self._table, request)
+        except ReplogError as error:
+            response = ListOffsetsResponse(
+                topic_partition=request.topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
+            )
+            self._context.emit(GiveUpLog(request.topic_partition, error))
+        self._context.emit(Respond(request_id, response))
 
     def _forget_requester(self, event: ev.RequesterGone, now_ms: int) -> None:
         self._produces.gone(event.request_id)

@@ -221,15 +221,19 @@ class BrokerNode:
         self.store.close(self.broker_epoch)
 
     def _take_fault(self, fault: LogUnavailable, now_ms: int) -> None:
+        registration = self.host.registration(fault.topic_partition)
+        # One that could not be opened is told of with the metadata that asked for it.
+        was_open = registration is not None and self.store.get(fault.topic_partition) is not None
         if fault.damaged:
-            registration = self.host.registration(fault.topic_partition)
-            # One that could not be opened is told of with the metadata that asked for it.
-            if registration is not None and self.store.get(fault.topic_partition) is not None:
+            if registration is not None and was_open:
                 damaged = self._damaged_log(registration)
                 self._step_session(session_ev.ReplicaDamaged(damaged), now_ms)
-        elif isinstance(fault.error, LogFailedError) and self.ended is None:
-            # A leader that cannot write stands in everybody's way until somebody restarts it. Dead,
-            # it is replaced at once.
+            return
+        leads = registration is not None and registration.leader_id == self.broker_id
+        stands_in_the_way = was_open and leads and not fault.error.retriable
+        if self.ended is None and (isinstance(fault.error, LogFailedError) or stands_in_the_way):
+            # A leader that cannot write or read stands in everybody's way until somebody restarts
+            # it. Dead, it is replaced at once.
             self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(fault.error))
 
     def _damaged_log(self, registration: PartitionRegistration) -> DamagedLog:

@@ -19,6 +19,7 @@ from replog.errors import (
     OffsetOutOfRangeError,
     ReplogError,
     StorageError,
+    UsageError,
 )
 from replog.messages import ErrorCode, FetchedPartition, FetchResponse, LogRead
 from replog.replication import effects as fx
@@ -95,6 +96,7 @@ class EffectExecutor:
             fx.SendRequest: self._send_request,
             fx.SendToController: self._send_to_controller,
             fx.Respond: self._respond,
+            fx.GiveUpLog: self._give_up_log,
             fx.Report: self._report,
         }
 
@@ -268,6 +270,9 @@ class EffectExecutor:
     def _send_to_controller(self, effect: fx.SendToController) -> None:
         self._network.send_to_controller(self._send_id(effect.request_id), effect.request)
 
+    def _give_up_log(self, effect: fx.GiveUpLog) -> LogUnavailable | None:
+        return self._failed(effect.topic_partition, effect.error)
+
     def _report(self, effect: fx.Report) -> None:
         incident = effect.incident
         self._journal.add(incident, self._now_ms)
@@ -324,6 +329,8 @@ class EffectExecutor:
                     )
         except OffsetOutOfRangeError:
             return _refused(partition, ErrorCode.OFFSET_OUT_OF_RANGE), 0
+        except UsageError:
+            return _refused(partition, ErrorCode.INVALID_REQUEST), 0
         except ReplogError as error:
             event = self._failed(topic_partition, error)
             if event is not None:

@@ -154,6 +154,9 @@ class CoreBroker:
                 self.incidents.append(effect.incident)
             case fx.CheckpointHighWatermarks():
                 self.checkpoints += 1
+            case fx.GiveUpLog():
+                name, error = effect.topic_partition, effect.error
+                return ev.LogUnavailable(topic_partition=name, error=error, damaged=True)
             case _:
                 raise AssertionError(effect)
         return None

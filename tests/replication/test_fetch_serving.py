@@ -2,6 +2,7 @@
 
 import pytest
 
+from replog.errors import CorruptBatchError
 from replog.messages import (
     ErrorCode,
     FetchPartition,
@@ -13,6 +14,7 @@ from replog.messages import (
 from replog.replication.effects import Respond
 from replog.replication.events import RequesterGone
 from replog.replication.incidents import Fenced
+from replog.replication.replica import Role
 from replog.types import Isolation, TopicPartition
 from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
 from tests.replication.memory_log import MemoryLog
@@ -136,6 +138,30 @@ def test_partition_that_is_unknown_or_elsewhere_or_offline_is_told_apart():
     cluster.brokers[1].damaged.add(PARTITION)
     cluster.lead(2, 1, (2,), replicas=(1, 2))
     assert cluster.consume(1, 0).error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_log_that_fails_the_core_is_given_up_and_the_asker_told():
+    """Goal: what a log says while the core asks ends that log's service, not the broker's."""
+
+    def fail(*_):
+        raise CorruptBatchError("byte 7")
+
+    cluster = leader_with([1, 1], high_watermark=2)
+    cluster.log(1).readable_bytes = fail
+    assert cluster.consume(1, 0, min_bytes=100).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster.brokers[1].host.role_of(PARTITION) is not Role.LEADER
+    cluster = leader_with([1, 1], high_watermark=2)
+    cluster.log(1).offset_for_timestamp = fail
+    request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=1)
+    assert cluster.answer(1, request).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert cluster.brokers[1].host.role_of(PARTITION) is not Role.LEADER
+
+
+@pytest.mark.parametrize("timestamp", [-3, 2**63])
+def test_a_time_that_cannot_be_is_refused(timestamp):
+    cluster = leader_with([1, 1], high_watermark=2)
+    request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=timestamp)
+    assert cluster.answer(1, request).error is ErrorCode.INVALID_REQUEST
 
 
 def test_claim_that_no_epoch_vouches_for_is_served_but_does_not_count():

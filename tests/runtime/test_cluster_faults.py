@@ -14,7 +14,7 @@ from replog._native import recorded_calls
 from replog.admin_messages import DescribeLossesRequest, ElectionKind, ElectLeadersRequest
 from replog.cli.raw_batches import compare_replicas
 from replog.controller.incidents import BrokerFenced, BrokerRegistered, FenceCause, UncleanLoss
-from replog.errors import ReplicationError, RequestTimedOutError, UsageError
+from replog.errors import ReplicationError, RequestTimedOutError, StorageError, UsageError
 from replog.replication.incidents import LeadingResumed, LeadingStopped, LogTruncated
 from replog.runtime.clock import SystemClock
 from replog.types import TopicPartition
@@ -222,6 +222,57 @@ def test_an_unclean_election_tells_exactly_which_offsets_it_has_lost():
         assert election.awaited == ()
 
     run(scenario, brokers=3, controller=QUICK)
+
+
+def test_rot_that_a_leader_finds_while_it_searches_for_a_time_is_repaired_from_a_peer():
+    """Goal: one bad batch costs one replica, not its broker. Method: a length that cannot be."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders", config=replog.LogConfig(segment_bytes=1_000))
+        for at in range(40):
+            await cluster.produce("orders", [b"%03d" % at + b"x" * 97], timestamps=[1_000 + at])
+        leader = cluster.leader("orders")
+        first = os.path.join(cluster.partition_directory(leader, "orders"), f"{0:020}.log")
+        file = os.open(first, os.O_RDWR)
+        size_bytes = 12 + int.from_bytes(os.pread(file, 4, 8), "big")
+        os.pwrite(file, b"\x7f\xff\xff\xff", size_bytes + 8)
+        os.close(file)
+        found = await values(cluster, timestamp=1_004)
+        assert found == [b"%03d" % at + b"x" * 97 for at in range(4, 40)]
+        await cluster.in_sync("orders")
+        assert cluster.leader("orders") != leader
+        assert await values(cluster) == [b"%03d" % at + b"x" * 97 for at in range(40)]
+
+    run(scenario)
+
+
+def test_a_leader_whose_log_cannot_be_read_is_replaced():
+    """Goal: nobody stays a leader who answers all with a storage error."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        await cluster.produce("orders", [b"a"])
+        leader = cluster.leader("orders")
+        executor = cluster._running().members.node(leader)._executor
+
+        class Unreadable:
+            def __init__(self, log):
+                self.log = log
+
+            def __getattr__(self, name):
+                return getattr(self.log, name)
+
+            def read(self, *_):
+                raise StorageError("expected to read the log, found EIO")
+
+        opened = executor._open_log
+        executor._open_log = lambda name: Unreadable(opened(name))
+        assert await values(cluster) == [b"a"]
+        assert cluster.leader("orders") != leader
+        await cluster.produce("orders", [b"b"])
+        assert await values(cluster) == [b"a", b"b"]
+
+    run(scenario)
 
 
 def test_brokers_are_not_taken_for_dead_when_the_whole_process_stood_still():

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from replog.errors import CorruptBatchError, LogFailedError, OffsetOutOfRangeError
+from replog.errors import (
+    CorruptBatchError,
+    LogFailedError,
+    OffsetOutOfRangeError,
+    UsageError,
+)
 from replog.messages import ErrorCode, FetchedPartition, FetchResponse, LogRead
 from replog.replication import effects as fx
 from replog.replication import events as ev
@@ -255,6 +260,18 @@ def test_damage_found_by_a_read_is_told_as_damage_and_answered_as_a_storage_erro
         ErrorCode.KAFKA_STORAGE_ERROR,
         ErrorCode.NONE,
     ]
+
+
+def test_what_the_core_could_not_ask_of_a_log_is_told_as_what_the_log_said(world):
+    [event] = world.run(fx.GiveUpLog(ONE, CorruptBatchError("byte 7")))
+    assert event.damaged
+    assert world.faults == [event]
+
+
+def test_a_read_that_nobody_could_answer_is_refused_and_the_log_stays(world):
+    world.logs[ONE].error = UsageError("expected an offset")
+    assert world.run(fx.Respond(1, reads(10), max_bytes=100)) == []
+    assert world.response.partitions[0].error is ErrorCode.INVALID_REQUEST
 
 
 def test_an_offset_that_is_gone_is_out_of_range_and_the_log_stays(world):
