@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from replog._native.arguments import integer
 from replog.client.arguments import INT32_MAX, partition_of
@@ -26,17 +26,28 @@ if TYPE_CHECKING:
 
     from replog.client.connection import ClusterConnection
     from replog.messages import FetchedPartition, FetchResponse, ListOffsetsResponse
+    from replog.registrations import PartitionRegistration
 
 Start = int | Literal["earliest", "latest"]
 RETRY_BACKOFF_MS = 100
 FETCH_BYTES_MAX = 1024 * 1024
+PREFERENCE_MS_MAX = 300_000
+"""How long a replica is read from before the leader is asked again: Kafka's metadata.max.age.ms."""
+
+
+class _Preference(NamedTuple):
+    """The replica that a leader has named, in our rack (KIP-392)."""
+
+    replica_id: int
+    leader_epoch: int
+    until_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumedRecords:
     """Records of [start_offset, end_offset) as they were fetched; decoded when asked for.
 
-    They pin the leader's files, and stay readable as long as this lives.
+    They pin the files of the broker that served them, and stay readable as long as this lives.
     """
 
     topic_partition: TopicPartition
@@ -80,11 +91,14 @@ class Consumer:
         isolation: Isolation | str = Isolation.HIGH_WATERMARK,
         fetch_bytes_max: int = FETCH_BYTES_MAX,
         wait_ms_max: int = 500,
+        rack: str | None = None,
     ) -> None:
         """start: the first offset, or an end of the log as it is at the first read.
 
         timestamp: instead of start, the first record that late (ms). end: exclusive; "latest" for
-        what is committed at the first read, None to wait for more for ever. Raises UsageError.
+        what is committed at the first read, None to wait for more for ever. rack:
+        where this consumer is; with `ReplicationOptions.rack_aware_reads` it reads from an in-sync
+        replica in it, and from the leader where there is none. Raises UsageError.
         """
         self.topic_partition = partition_of(*topic_partition)
         whose = f"a consumer of {self.topic_partition}"
@@ -101,6 +115,13 @@ class Consumer:
             fetch_bytes_max, "fetch_bytes_max", whose, low=1, high=INT32_MAX
         )
         self._wait_ms_max = integer(wait_ms_max, "wait_ms_max", whose, high=INT32_MAX)
+        if rack is not None and not isinstance(rack, str):
+            raise UsageError(
+                f"expected rack to be a name (str) or None for {whose}, found {shown(rack)}",
+                argument="rack",
+            )
+        self._rack = rack
+        self._preference: _Preference | None = None
 
     @property
     def position(self) -> int | None:
@@ -182,9 +203,10 @@ class Consumer:
             await metadata_change(self._connection, RETRY_BACKOFF_MS)
 
     async def _fetch(self, position: int) -> FetchedPartition | None:
-        """The leader's answer; None where it is worth another try."""
+        """The records from `position` on; None where it is worth another try."""
         registration = self._connection.partition(self.topic_partition)
         leader_id = registration.leader_id
+        replica_id = self._preferred(registration)
         response: FetchResponse | None = None
         if leader_id is not None:
             request = FetchRequest(
@@ -198,24 +220,63 @@ class Consumer:
                 ),
                 wait_ms_max=self._wait_ms_max,
                 isolation=self._isolation,
+                rack=self._rack,
             )
-            response = await self._answer_of_leader(leader_id, request)
+            response = await self._answer(leader_id, replica_id, request)
         if response is None:
+            self._preference = None
             await metadata_change(self._connection, RETRY_BACKOFF_MS)
             return None
         error = response.error
         if error is ErrorCode.NONE and response.partitions:
             error = response.partitions[0].error
         if error is ErrorCode.NONE:
-            return response.partitions[0] if response.partitions else None
-        self._check_retriable(error)
+            return self._followed(registration, response)
+        if replica_id is None:
+            self._check_retriable(error)
+        # What a follower refuses its leader may know better, and has the last word.
+        self._preference = None
         await metadata_change(self._connection, RETRY_BACKOFF_MS)
         return None
 
-    async def _answer_of_leader(
-        self, leader_id: int, request: FetchRequest
+    def _preferred(self, registration: PartitionRegistration) -> int | None:
+        """The replica to read from in place of the leader."""
+        preference = self._preference
+        if preference is None:
+            return None
+        if (
+            preference.leader_epoch != registration.leader_epoch
+            or preference.replica_id not in registration.isr
+            or preference.until_s <= self._connection.loop.time()
+        ):
+            self._preference = None
+            return None
+        return preference.replica_id
+
+    def _followed(
+        self, registration: PartitionRegistration, response: FetchResponse
+    ) -> FetchedPartition | None:
+        """What was fetched; None where the leader has named a replica to ask instead."""
+        if not response.partitions:
+            return None
+        fetched = response.partitions[0]
+        if fetched.preferred_read_replica is None:
+            return fetched
+        self._preference = _Preference(
+            fetched.preferred_read_replica,
+            registration.leader_epoch,
+            self._connection.loop.time() + PREFERENCE_MS_MAX / 1000,
+        )
+        return None
+
+    async def _answer(
+        self, leader_id: int, replica_id: int | None, request: FetchRequest
     ) -> FetchResponse | None:
-        """The answer; None if the connection broke, or another broker has come to lead."""
+        """Of the replica, or of the leader where it is None.
+
+        None if the connection broke, another broker has come to lead, or the replica is not in sync
+        any more.
+        """
         loop = self._connection.loop
         future = loop.create_future()
 
@@ -224,11 +285,12 @@ class Consumer:
                 future.set_result(response)
 
         def changed() -> None:
-            if not self._leads(leader_id):
+            if not self._serves(leader_id, replica_id):
                 answered(None)
 
         unsubscribe = self._connection.on_metadata_change(changed)
-        request_id = self._connection.ask(leader_id, request, answered)
+        asked = leader_id if replica_id is None else replica_id
+        request_id = self._connection.ask(asked, request, answered)
         try:
             response: FetchResponse | None = await future
         except BaseException:
@@ -240,11 +302,14 @@ class Consumer:
             self._connection.give_up(request_id)
         return response
 
-    def _leads(self, broker_id: int) -> bool:
+    def _serves(self, leader_id: int, replica_id: int | None) -> bool:
         try:
-            return self._connection.partition(self.topic_partition).leader_id == broker_id
+            registration = self._connection.partition(self.topic_partition)
         except UnknownTopicOrPartitionError:
             return False
+        return registration.leader_id == leader_id and (
+            replica_id is None or replica_id in registration.isr
+        )
 
     def _consumed(self, position: int, fetched: FetchedPartition) -> ConsumedRecords | None:
         records: Any = fetched.records

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 IN_FLIGHT_PLAIN = 100
 RETRY_BACKOFF_MS = 100
+# What was found in place of an answer.
+GONE = "that it is gone or leads no longer"
+IN_TIME = "none before the delivery timeout: `why_uncommitted` names the replicas that hold it back"
 
 
 class ProduceLane:
@@ -104,7 +107,7 @@ class ProduceLane:
         """Fail what has waited too long."""
         for pending in [pending for pending in self._in_flight if pending.deadline_ms <= now_ms]:
             self._connection.give_up(pending.request_id)
-            self._answered(pending, None)
+            self._answered(pending, None, found=IN_TIME)
         for pending in [pending for pending in self._waiting if pending.deadline_ms <= now_ms]:
             self._waiting.remove(pending)
             self._failed.append(pending)
@@ -171,7 +174,9 @@ class ProduceLane:
                 leader_id, request, functools.partial(self._answered, pending)
             )
 
-    def _answered(self, pending: PendingBatches, response: ProduceResponse | None) -> None:
+    def _answered(
+        self, pending: PendingBatches, response: ProduceResponse | None, *, found: str = GONE
+    ) -> None:
         in_flight = self._in_flight
         if in_flight[0] is pending:
             in_flight.popleft()
@@ -203,7 +208,7 @@ class ProduceLane:
             failure = Failure(
                 ErrorCode.REQUEST_TIMED_OUT,
                 f"expected broker {pending.sent_to} to answer a produce to {self.topic_partition}, "
-                f"found that it is gone or leads no longer; the records may be lost or still be "
+                f"found {found}; the records may be lost or still be "
                 f"committed, so send them again only if a repeat does no harm",
                 appended=True,
             )

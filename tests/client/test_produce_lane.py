@@ -308,6 +308,7 @@ def test_an_answer_that_does_not_come_is_a_timeout_that_says_nobody_knows(connec
     lane.expire(20.0)
     assert connection.given_up == [1]
     assert isinstance(future.error, RequestTimedOutError)
+    assert "none before the delivery timeout: `why_uncommitted` names" in str(future.error)
     assert lane.is_idle
 
 

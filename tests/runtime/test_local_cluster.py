@@ -21,7 +21,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
     UsageError,
 )
-from replog.messages import Durability
+from replog.messages import Durability, FetchRequest
 
 
 def run(scenario, brokers: int = 3, **options) -> None:
@@ -414,3 +414,45 @@ def test_arguments_of_a_wrong_kind_are_refused_by_a_sentence():
                 await call([1])
 
     run(scenario, 1)
+
+
+def test_a_consumer_reads_from_the_replica_in_its_rack_while_that_serves():
+    """KIP-392: the leader names it; when that is gone, it names another, or serves itself."""
+
+    async def scenario(cluster):
+        await cluster.create_topic("orders", assignment=[(1, 2, 3)])
+        await cluster.produce("orders", [b"a"])
+        reader = cluster.consume("orders", rack="b")
+        asked = []
+        ask = reader._connection.ask
+
+        def noted(broker_id, request, answered):
+            if isinstance(request, FetchRequest):
+                asked.append(broker_id)
+            return ask(broker_id, request, answered)
+
+        reader._connection.ask = noted
+        records = aiter(reader)
+        assert (await anext(records)).value == b"a"
+        first = asked[-1]
+        assert first in {2, 3}
+        assert asked.count(1) == 1, "to hear of the replica"
+        await cluster.produce("orders", [b"b"])
+        assert (await anext(records)).value == b"b"
+        assert asked.count(1) == 1
+        cluster.kill(first)
+        await cluster.produce("orders", [b"c"])
+        assert (await anext(records)).value == b"c"
+        assert asked.count(1) > 1
+        cluster.kill(5 - first)
+        await cluster.produce("orders", [b"d"])
+        assert (await anext(records)).value == b"d"
+        assert asked[-1] == 1
+        with pytest.raises(UsageError, match="expected rack"):
+            cluster.consume("orders", rack=1)
+
+    run(
+        scenario,
+        racks={1: "a", 2: "b", 3: "b"},
+        replication=replog.ReplicationOptions(rack_aware_reads=True),
+    )
