@@ -7,10 +7,12 @@ raised here.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 from replog.errors import UsageError
+from replog.runtime.cluster_connection import closed_meanwhile
 from replog.types import Isolation
 
 if TYPE_CHECKING:
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
     from replog.types import Record
 
 T = TypeVar("T")
+
+CLOSE_GRACE_S = 1.0
+"""How long calls that the close has failed may take to say so."""
 
 
 class BlockingConsumer:
@@ -55,6 +60,8 @@ class BlockingCluster:
         self._cluster = cluster
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        """Held while a call is put on the loop: none gets onto one that has stopped."""
 
     def start(self) -> Self:
         """Start the thread and the brokers."""
@@ -80,17 +87,25 @@ class BlockingCluster:
             self._stop_loop()
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the cluster's loop, and wait for what it returns."""
-        loop = self._loop
-        if loop is None or threading.current_thread() is self._thread:
-            coroutine.close()
-            raise UsageError(
-                "expected a running cluster and a thread that is not its own, found "
-                + ("the cluster closed" if loop is None else "a call from the cluster's thread")
-            )
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        """Run a coroutine on the cluster's loop, and wait for what it returns.
+
+        Raises ReplicationError if another thread closes the cluster meanwhile.
+        """
+        with self._lock:
+            loop = self._loop
+            if loop is None or threading.current_thread() is self._thread:
+                coroutine.close()
+                raise UsageError(
+                    "expected a running cluster and a thread that is not its own, found "
+                    + ("the cluster closed" if loop is None else "a call from the cluster's thread")
+                )
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:
+            if self._loop is loop:
+                raise
+            raise closed_meanwhile() from None
         except BaseException:
             future.cancel()
             raise
@@ -267,14 +282,22 @@ class BlockingCluster:
         return self.wait(called())
 
     def _stop_loop(self) -> None:
-        loop, self._loop = self._loop, None
+        with self._lock:
+            loop, self._loop = self._loop, None
         if loop is None or self._thread is None:
             return
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
-        # What is still there waits for nothing any more; its threads are idle.
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
+        loop.run_until_complete(_end(asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+async def _end(calls: set[asyncio.Task[Any]]) -> None:
+    """Let calls end that have failed by the close; what waits for anything else is cancelled."""
+    if calls:
+        _, waiting = await asyncio.wait(calls, timeout=CLOSE_GRACE_S)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)

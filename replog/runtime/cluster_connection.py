@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import random
+import weakref
 from typing import TYPE_CHECKING
 
-from replog.errors import UnknownTopicOrPartitionError
+from replog.errors import ReplicationError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
     import asyncio
@@ -19,11 +21,22 @@ if TYPE_CHECKING:
     from replog.types import TopicPartition
 
 
+def closed_meanwhile() -> ReplicationError:
+    """For a call that was under way when the cluster was closed."""
+    return ReplicationError(
+        "expected the cluster to stay open until the call had ended, found it closed; what was "
+        "asked of it may have been done or not"
+    )
+
+
 class MemoryConnection:
     """A `client.connection.ClusterConnection` over the memory transport.
 
     Who leads is read where it is decided: a client in the same process needs no metadata of its
     own, and hears of a change in the moment of its decision.
+
+    A method that listens does not keep its object alive: a client that is dropped is gone. Once it
+    is closed, whoever looks for a leader or waits for another gets a ReplicationError.
     """
 
     def __init__(
@@ -40,10 +53,17 @@ class MemoryConnection:
         self.give_up = endpoint.give_up
         self.tell = endpoint.tell
         self._view = view
-        self._listeners: dict[int, Callable[[], None]] = {}
+        self._listeners: dict[int, Callable[[], Callable[[], None] | None]] = {}
         self._next_listener = itertools.count()
+        self._closed = False
+
+    def close(self) -> None:
+        """Wake all who wait for a change; they find it closed."""
+        self.metadata_changed()
+        self._closed = True
 
     def partition(self, topic_partition: TopicPartition) -> PartitionRegistration:
+        self._check_open()
         registration = self._view.partition(topic_partition)
         if registration is None:
             raise UnknownTopicOrPartitionError(
@@ -54,6 +74,7 @@ class MemoryConnection:
         return registration
 
     def partition_count(self, topic: str) -> int:
+        self._check_open()
         count = self._view.partition_count(topic)
         if not count:
             raise UnknownTopicOrPartitionError(
@@ -62,15 +83,29 @@ class MemoryConnection:
         return count
 
     def on_metadata_change(self, call: Callable[[], None]) -> Callable[[], None]:
+        self._check_open()
         number = next(self._next_listener)
-        self._listeners[number] = call
-        return lambda: self._listeners.pop(number, None) and None
+
+        def forget(_: object = None) -> None:
+            self._listeners.pop(number, None)
+
+        if inspect.ismethod(call):
+            self._listeners[number] = weakref.WeakMethod(call, forget)
+        else:
+            self._listeners[number] = lambda: call
+        return forget
 
     def metadata_changed(self) -> None:
         """Tell all who listen."""
-        for call in list(self._listeners.values()):
-            call()
+        for listener in list(self._listeners.values()):
+            call = listener()
+            if call is not None:
+                call()
 
     def new_producer_id(self) -> int:
         # Not counted: logs of an earlier run remember the ids that were given then.
         return random.getrandbits(62)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed_meanwhile()

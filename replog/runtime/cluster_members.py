@@ -187,7 +187,7 @@ class ClusterMembers:
                     f"or restart the controllers and stop it again, or kill it"
                 ) from None
             if self._pump.brokers.get(node_id) is not endpoint:
-                return  # killed meanwhile
+                return  # killed meanwhile, or all of the cluster closed
         endpoints = self._remove(node_id)
         for closing in endpoints:
             await asyncio.to_thread(closing.close)
@@ -201,6 +201,8 @@ class ClusterMembers:
                 endpoint.close()
             else:
                 endpoint.abandon()
+            if isinstance(endpoint, BrokerEndpoint):
+                endpoint.tell_ended()
         self.states = dict.fromkeys(self.layout.nodes, MemberState.STOPPED)
 
     def cut(self, one: int, other: int) -> None:

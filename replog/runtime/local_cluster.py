@@ -20,7 +20,6 @@ import tempfile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from replog.client.consumer import Consumer
-from replog.client.producer import Producer
 from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
 from replog.errors import NoLeaderError, ReplicationError, UsageError, shown
 from replog.messages import CreateTopicRequest, DeleteTopicRequest
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from replog.admin_messages import AdminAnswer, AdminRequest
     from replog.client.consumer import Start
     from replog.client.produced import Produced
-    from replog.client.producer import AcksName
+    from replog.client.producer import AcksName, Producer
     from replog.registrations import PartitionRegistration
     from replog.replication.incidents import Uncommitted
     from replog.runtime.blocking_cluster import BlockingCluster
@@ -157,6 +156,7 @@ class LocalCluster:
     async def close(self) -> None:
         """Close the clients and the brokers; with a directory of one's own: cleanly.
 
+        Calls that still wait, consumers' among them, end with a ReplicationError.
         Raises ReplicationError if a broker broke an invariant meanwhile: that is a bug in replog.
         """
         running, self._state = self._state, None
@@ -302,10 +302,7 @@ class LocalCluster:
 
     def producer(self, **options: Any) -> Producer:
         """A producer of one's own, for many batches in flight; options as `Producer` has them."""
-        running = self._running()
-        made = Producer(running.connection, **options)
-        running.producers.append(made)
-        return made
+        return self._running().new_producer(**options)
 
     def consume(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import random
+import weakref
 from typing import TYPE_CHECKING, Any
 
 from replog.client.arguments import acks_of
@@ -12,7 +13,7 @@ from replog.client.producer import Producer
 from replog.client.protocol_errors import error_of
 from replog.errors import RequestTimedOutError
 from replog.messages import ErrorCode
-from replog.runtime.cluster_connection import MemoryConnection
+from replog.runtime.cluster_connection import MemoryConnection, closed_meanwhile
 from replog.runtime.cluster_members import ClusterMembers
 from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump
 from replog.runtime.cluster_view import ClusterView
@@ -72,18 +73,25 @@ class RunningCluster:
             racks=options.racks,
             replication=options.replication,
         )
-        self.producers: list[Producer] = []
+        self.producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+        """Those that are in use; one that sends is, whoever else has dropped it."""
+        self._untils: set[asyncio.Future[None]] = set()
+        self._closed = False
         self._by_acks: dict[Acks, Producer] = {}
         self.pump.transport.attach(CLIENT, self.clients)
+
+    def new_producer(self, **options: Any) -> Producer:
+        """One that is closed with the cluster; options as `Producer` has them."""
+        made = Producer(self.connection, **options)
+        self.producers.add(made)
+        return made
 
     def producer(self, acks: AcksName) -> Producer:
         """The cluster's own producer."""
         asked = acks_of(acks)
         found = self._by_acks.get(asked)
         if found is None:
-            found = Producer(self.connection, acks=acks)
-            self._by_acks[asked] = found
-            self.producers.append(found)
+            found = self._by_acks[asked] = self.new_producer(acks=acks)
         return found
 
     def has_leader(self, topic_partition: TopicPartition) -> bool:
@@ -159,7 +167,12 @@ class RunningCluster:
     async def until(
         self, holds: Callable[[], bool], what: str, timeout_ms: int = TIMEOUT_MS
     ) -> None:
-        """Return once `holds`, looked at after each turn. Raises RequestTimedOutError."""
+        """Return once `holds`, looked at after each turn.
+
+        Raises RequestTimedOutError, ReplicationError if the cluster is closed meanwhile.
+        """
+        if self._closed:
+            raise closed_meanwhile()
         if holds():
             return
         future: asyncio.Future[None] = self.pump.loop.create_future()
@@ -174,6 +187,7 @@ class RunningCluster:
                 future.set_exception(error)
 
         self.pump.after_turn += (look,)
+        self._untils.add(future)
         try:
             await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
@@ -181,13 +195,22 @@ class RunningCluster:
                 f"expected {what} within {timeout_ms} ms, found that it is not so; see incidents()"
             ) from None
         finally:
+            self._untils.discard(future)
             self.pump.after_turn = tuple(call for call in self.pump.after_turn if call is not look)
 
     def close(self, *, keep_files: bool) -> None:
-        """Close the clients first: they must not send to brokers that go."""
-        for producer in self.producers:
+        """Close the clients first: they must not send to brokers that go.
+
+        What is still asked or waited for raises a ReplicationError.
+        """
+        self._closed = True
+        for producer in list(self.producers):
             producer.close()
         self.clients.close()
+        self.connection.close()
+        for future in self._untils:
+            if not future.done():
+                future.set_exception(closed_meanwhile())
         try:
             self.members.close_all(keep_files=keep_files)
         finally:
