@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 TIMEOUT_US = 2_000_000
 PAUSE_US = 100_000
 INTERVAL_US = 5_000_000
+PATIENCE_US = 3_000_000
+"""Until a reassignment is called off, on average of those that are."""
 
 
 class Admin(Client):
@@ -120,6 +122,14 @@ class Admin(Client):
             moved = Reassignment(topic_partition=name, replicas=None if kind == 1 else target)
             rate = self.stream.choice((None, None, 20_000))
             request = ReassignPartitionsRequest(partitions=(moved,), throttle_bytes_per_s=rate)
+            if moved.replicas is not None and self.stream.chance(0.5):
+                self.scheduler.after(self.stream.exponential(PATIENCE_US), self._call_off, name)
+        self.ask(self._cluster.controller(self.stream), request, TIMEOUT_US, lambda _: None)
+
+    def _call_off(self, name: TopicPartition) -> None:
+        """Most do no harm: nothing is under way any more, or all of the old replicas are there."""
+        called_off = Reassignment(topic_partition=name, replicas=None)
+        request = ReassignPartitionsRequest(partitions=(called_off,))
         self.ask(self._cluster.controller(self.stream), request, TIMEOUT_US, lambda _: None)
 
     def _delete_records(self) -> None:

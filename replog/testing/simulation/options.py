@@ -162,6 +162,9 @@ def draw_options(stream: Stream) -> RunOptions:
     """Draw a run; each leaves out some faults, so that the others meet (swarm testing)."""
     brokers = stream.choice((3, 3, 3, 4, 5))
     factor = stream.choice((3, 3, 3, 2, min(brokers, 5)))
+    moves = stream.chance(0.6)
+    if moves:
+        brokers = max(brokers, min(factor + 2, 5))  # replicas that have nowhere to go do not move
     left_out = stream.sample(FAULTS, stream.below(len(FAULTS)))
     if len(left_out) > len(FAULTS) * 2 // 3:
         left_out = []
@@ -174,7 +177,7 @@ def draw_options(stream: Stream) -> RunOptions:
         partitions=stream.choice((1, 1, 2, 4)),
         flush_mode=stream.choice(("os", "os", "commit")),
         racks=stream.chance(0.3),
-        moves=stream.chance(0.6),
+        moves=moves,
         shuffle=stream.chance(0.8),
         producers=stream.between(2, 5),
         consumers=stream.between(1, 3),
