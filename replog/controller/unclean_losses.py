@@ -100,14 +100,16 @@ class UncleanLosses:
     def _settle(
         self, partition: PartitionImage, broker_ids: Collection[int], *, has_told: bool
     ) -> None:
+        if not broker_ids:
+            return
         for epoch in self._elections(partition):
             name = self._name(ELECTED, partition, epoch)
             note = self._read(partition, name) or {}
-            settled = set(broker_ids).intersection(note["awaited"])
+            settled = set(broker_ids).intersection(note.get("awaited", ()))
             if settled:
                 note["awaited"] = sorted(set(note["awaited"]) - settled)
                 if not has_told:
-                    note["untold"] = sorted(settled.union(note["untold"]))
+                    note["untold"] = sorted(settled.union(note.get("untold", ())))
                 self._note(partition, name, note)
 
     def describe(self, request: DescribeLossesRequest) -> DescribeLossesResponse:

@@ -193,7 +193,8 @@ class FetchServer:
                         available += _readable_bytes(asked, request, replica, end_offset)
                     except ReplogError as error:
                         name = asked.topic_partition
-                        self._context.emit(GiveUpLog(name, error))
+                        if not error.retriable:
+                            self._context.emit(GiveUpLog(name, error))
                         storage = ErrorCode.KAFKA_STORAGE_ERROR
                         refusal = FetchedPartition(topic_partition=name, error=storage)
                         is_ready = True

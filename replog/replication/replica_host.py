@@ -183,7 +183,8 @@ class ReplicaHost:
             response = ListOffsetsResponse(
                 topic_partition=request.topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
             )
-            self._context.emit(GiveUpLog(request.topic_partition, error))
+            if not error.retriable:
+                self._context.emit(GiveUpLog(request.topic_partition, error))
         self._context.emit(Respond(request_id, response))
 
     def _forget_requester(self, event: ev.RequesterGone, now_ms: int) -> None:

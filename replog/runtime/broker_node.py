@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from replog.controller import effects as session_fx
 from replog.controller import events as session_ev
 from replog.controller.broker_session import BrokerSession
-from replog.errors import LogFailedError, ReplogError
+from replog.errors import LogFailedError, ReplogError, StorageError
 from replog.messages import (
     DamagedLog,
     ErrorCode,
@@ -229,11 +229,11 @@ class BrokerNode:
                 damaged = self._damaged_log(registration)
                 self._step_session(session_ev.ReplicaDamaged(damaged), now_ms)
             return
-        leads = registration is not None and registration.leader_id == self.broker_id
-        stands_in_the_way = was_open and leads and not fault.error.retriable
-        if self.ended is None and (isinstance(fault.error, LogFailedError) or stands_in_the_way):
-            # A leader that cannot write or read stands in everybody's way until somebody restarts
-            # it. Dead, it is replaced at once.
+        is_final = isinstance(fault.error, StorageError) and not fault.error.retriable
+        is_lost = isinstance(fault.error, LogFailedError) or (was_open and is_final)
+        if is_lost and self.ended is None:
+            # Who cannot write or read stands in everybody's way until somebody restarts it, as the
+            # leader or, being in sync, as the next one. Dead, it is replaced at once.
             self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(fault.error))
 
     def _damaged_log(self, registration: PartitionRegistration) -> DamagedLog:
