@@ -5,6 +5,8 @@ Nothing else may reach a broker: a request that it cannot carry out stops it.
 
 from __future__ import annotations
 
+import numbers
+
 from replog._native.arguments import integer
 from replog.errors import UsageError, shown
 from replog.messages import Acks
@@ -27,7 +29,8 @@ def partition_of(topic: object, partition: object) -> TopicPartition:
 
 def acks_of(found: object) -> Acks:
     """What 0, 1, "all" or -1 ask for. Raises UsageError."""
-    if not isinstance(found, int | str) or isinstance(found, bool) or found not in ACKS:
+    could_be = isinstance(found, numbers.Integral | str) and not isinstance(found, bool)
+    if not could_be or found not in ACKS:
         raise UsageError(f'expected acks 0, 1 or "all", found {shown(found)}', argument="acks")
     return ACKS[found]
 

@@ -33,6 +33,8 @@ RETRY_BACKOFF_MS = 100
 FETCH_BYTES_MAX = 1024 * 1024
 PREFERENCE_MS_MAX = 300_000
 """How long a replica is read from before the leader is asked again: Kafka's metadata.max.age.ms."""
+LEADER_ONLY_MS = 5_000
+"""How long the leader is read from when the replica that it has named did not serve."""
 
 
 class _Preference(NamedTuple):
@@ -122,6 +124,8 @@ class Consumer:
             )
         self._rack = rack
         self._preference: _Preference | None = None
+        self._keeps_to_leader_until_s = 0.0
+        """The replica that the leader has named does not serve us."""
 
     @property
     def position(self) -> int | None:
@@ -209,6 +213,7 @@ class Consumer:
         replica_id = self._preferred(registration)
         response: FetchResponse | None = None
         if leader_id is not None:
+            keeps_to_leader = self._connection.loop.time() < self._keeps_to_leader_until_s
             request = FetchRequest(
                 partitions=(
                     FetchPartition(
@@ -220,11 +225,12 @@ class Consumer:
                 ),
                 wait_ms_max=self._wait_ms_max,
                 isolation=self._isolation,
-                rack=self._rack,
+                rack=None if keeps_to_leader else self._rack,
             )
             response = await self._answer(leader_id, replica_id, request)
         if response is None:
-            self._preference = None
+            if replica_id is not None:
+                self._keep_to_leader()
             await metadata_change(self._connection, RETRY_BACKOFF_MS)
             return None
         error = response.error
@@ -234,8 +240,8 @@ class Consumer:
             return self._followed(registration, response)
         if replica_id is None:
             self._check_retriable(error)
-        # What a follower refuses its leader may know better, and has the last word.
-        self._preference = None
+        else:
+            self._keep_to_leader()
         await metadata_change(self._connection, RETRY_BACKOFF_MS)
         return None
 
@@ -253,6 +259,13 @@ class Consumer:
             return None
         return preference.replica_id
 
+    def _keep_to_leader(self) -> None:
+        """What a follower refuses its leader may know better, and has the last word. Asked with our
+        rack it would name the same follower again.
+        """
+        self._preference = None
+        self._keeps_to_leader_until_s = self._connection.loop.time() + LEADER_ONLY_MS / 1000
+
     def _followed(
         self, registration: PartitionRegistration, response: FetchResponse
     ) -> FetchedPartition | None:
@@ -262,6 +275,9 @@ class Consumer:
         fetched = response.partitions[0]
         if fetched.preferred_read_replica is None:
             return fetched
+        if fetched.preferred_read_replica not in registration.isr:
+            self._keep_to_leader()  # one of the two has not heard the latest
+            return None
         self._preference = _Preference(
             fetched.preferred_read_replica,
             registration.leader_epoch,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
+import numbers
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -17,12 +18,18 @@ from typing import Any, TypeAlias
 from replog.registrations import TopicConfig
 from replog.types import TopicPartition
 
-_INT_MIN, _INT_MAX = -(2**63), 2**63 - 1
+_INT_BITS_MAX = 63
+"""Beside the sign."""
 _NAMES = {"Mapping": Mapping, "TopicConfig": TopicConfig, "TopicPartition": TopicPartition}
 """What declarations name that is imported for type checkers alone."""
 
 _Check: TypeAlias = Callable[[str, Any], str | None]
 """Field and found value to what is wrong."""
+
+
+def not_a_command(found: object) -> str:
+    """What to say of a value that is none."""
+    return f"expected a command of replog.admin_messages, found {_shown(found)}"
 
 
 def fault_of(command: Any) -> str | None:
@@ -98,10 +105,11 @@ def _mapping(key_check: _Check, value_check: _Check) -> _Check:
 
 
 def _integer(name: str, found: Any) -> str | None:
-    if not isinstance(found, int) or isinstance(found, bool):
+    if isinstance(found, bool) or not isinstance(found, numbers.Integral):
         return _expected(name, "an integer", found)
-    if not _INT_MIN <= found <= _INT_MAX:
-        return f"expected {name} to be an integer of 64 bits, found one of {found.bit_length()}"
+    bits = int(found).bit_length()
+    if bits > _INT_BITS_MAX:
+        return f"expected {name} to be an integer of 64 bits, found one of {bits}"
     return None
 
 
@@ -132,7 +140,11 @@ def _instance(declared: type, name: str, found: Any) -> str | None:
 
 
 def _expected(name: str, what: str, found: Any) -> str:
-    shown = ascii(found)
-    if len(shown) > 80:
-        shown = shown[:80] + "..."
-    return f"expected {name} to be {what}, found {shown} of type {type(found).__name__}"
+    return f"expected {name} to be {what}, found {_shown(found)}"
+
+
+def _shown(found: object) -> str:
+    text = ascii(found)
+    if len(text) > 80:
+        text = text[:80] + "..."
+    return f"{text} of type {type(found).__name__}"

@@ -59,6 +59,11 @@ _ANSWERS: dict[type, type] = {
 }
 
 
+def is_command(request: object) -> bool:
+    """Whether a controller has an answer to it."""
+    return type(request) in _ANSWERS
+
+
 def refused(
     request_kind: type, error: ErrorCode = ErrorCode.NOT_CONTROLLER, message: str | None = None
 ) -> Any:

@@ -9,6 +9,7 @@ metadata before it opens its partitions: the topics' options are in there.
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -188,4 +189,4 @@ def make_directory(directory: str) -> None:
 
 
 def _is_whole(found: object) -> bool:
-    return isinstance(found, int) and not isinstance(found, bool)
+    return isinstance(found, numbers.Integral) and not isinstance(found, bool)

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
+from replog._native.arguments import integer
 from replog.client.consumer import Consumer
 from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
 from replog.errors import NoLeaderError, ReplicationError, UsageError, shown
@@ -441,8 +442,7 @@ class LocalCluster:
         Also None for an offset that is not in the leader's log. Raises NoLeaderError, also while a
         leader that died has no successor yet.
         """
-        if not isinstance(offset, int):
-            raise UsageError(f"expected an offset, found {shown(offset)}")
+        offset = integer(offset, "offset", f"topic {topic!r}")
         topic_partition = TopicPartition(topic, partition)
         leader_id = self.leader(topic, partition)
         host = self._running().members.host(leader_id)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from replog.client.arguments import acks_of
 from replog.client.producer import Producer
 from replog.client.protocol_errors import error_of
-from replog.errors import RequestTimedOutError
+from replog.controller.command_form import fault_of, not_a_command
+from replog.controller.refusals import is_command
+from replog.errors import RequestTimedOutError, UsageError
 from replog.messages import ErrorCode
 from replog.runtime.cluster_connection import MemoryConnection, closed_meanwhile
 from replog.runtime.cluster_members import ClusterMembers
@@ -106,12 +108,15 @@ class RunningCluster:
         )
 
     async def ask_controller(self, request: ControllerRequest | AdminRequest) -> Any:
-        """The active controller's answer. Raises what it refuses, RequestTimedOutError.
+        """The active controller's answer. Raises what it refuses, RequestTimedOutError, UsageError.
 
         A controller that steps down, or dies, is asked no further: its successor is, as soon as
         there is one. What the first of them may have done already is no error of the second: it is
         success, or, where nobody can tell, REQUEST_TIMED_OUT, of the whole or of a part.
         """
+        fault = fault_of(request) if is_command(request) else not_a_command(request)
+        if fault is not None:
+            raise UsageError(fault)
         unsure = False
         outcome = None
         wait_s = (TIMEOUT_MS + getattr(request, "wait_ms_max", 0)) / 1000

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from replog.client.consumer import PREFERENCE_MS_MAX, Consumer
+from replog.client.consumer import LEADER_ONLY_MS, PREFERENCE_MS_MAX, Consumer
 from replog.errors import OffsetOutOfRangeError
 from replog.messages import ErrorCode, FetchedPartition, FetchResponse
 from replog.types import TopicPartition
@@ -58,7 +58,7 @@ class Connection:
         self.racks.add(request.rack)
         [wanted] = request.partitions
         fields = {"records": Records(wanted.fetch_offset), "high_watermark": 99}
-        if broker_id == self.registration.leader_id and self.named is not None:
+        if broker_id == self.registration.leader_id and self.named is not None and request.rack:
             fields = {"preferred_read_replica": self.named}
         if broker_id in self.refused:
             fields = {"error": self.refused[broker_id]}
@@ -74,7 +74,7 @@ class Connection:
 def play(scenario):
     connection = Connection()
     asyncio.run(scenario(connection, Consumer(connection, PARTITION, start=5, rack="b")))
-    assert connection.racks == {"b"}
+    assert connection.racks <= {"b", None}
 
 
 def test_the_leader_is_asked_again_when_the_time_is_up():
@@ -111,12 +111,28 @@ def test_what_a_follower_refuses_is_asked_of_the_leader(error):
     async def scenario(connection, reader):
         await reader.next_slice()
         connection.asked_since()
-        connection.named = None
+        connection.refused = {2: error}
+        for asked in ([2, 1], [1]):
+            await reader.next_slice()
+            assert connection.asked_since() == asked
+        connection.refused = {}
+        connection.now += LEADER_ONLY_MS / 1000
+        await reader.next_slice()
+        assert connection.asked_since() == [1, 2]
         connection.refused = {2: error}
         await reader.next_slice()
-        assert connection.asked_since() == [2, 1]
         connection.refused = {1: ErrorCode.OFFSET_OUT_OF_RANGE}
         with pytest.raises(OffsetOutOfRangeError):
             await reader.next_slice()
+
+    play(scenario)
+
+
+def test_a_replica_that_is_not_in_sync_as_far_as_we_know_is_not_asked_for_again_and_again():
+    async def scenario(connection, reader):
+        connection.registration = SimpleNamespace(leader_id=1, leader_epoch=3, isr=(1, 3))
+        for asked in ([1, 1], [1]):
+            await reader.next_slice()
+            assert connection.asked_since() == asked
 
     play(scenario)

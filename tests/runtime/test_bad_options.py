@@ -2,11 +2,20 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 import replog
+from replog.admin_messages import (
+    CreateTopicsRequest,
+    ElectionKind,
+    ElectLeadersRequest,
+    ReassignPartitionsRequest,
+    UnregisterBrokerRequest,
+)
 from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
 from replog.errors import UsageError
+from tests.runtime.test_local_cluster import run
 
 KINDS = (ReplicationOptions, ControllerOptions, QuorumOptions)
 OPTIONS = [(kind, field.name) for kind in KINDS for field in dataclasses.fields(kind)]
@@ -79,3 +88,29 @@ def test_a_file_where_the_directory_should_be_is_refused(tmp_path, below) -> Non
     cluster = replog.LocalCluster(directory=f"{tmp_path}/file{below}")
     with pytest.raises(UsageError, match="found a file in the way"), cluster:
         pass
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (None, "expected a command of replog.admin_messages, found None"),
+        (5, "found 5 of type int"),
+        (CreateTopicsRequest(topics=None), "topics to be a tuple"),
+        (CreateTopicsRequest(topics=(1,)), r"topics\[0\] to be a CreateTopicRequest"),
+        (CreateTopicsRequest(topics=(), wait_ms_max="x"), "wait_ms_max to be an integer"),
+        (ReassignPartitionsRequest(partitions=(None,)), r"partitions\[0\] to be a Reassignment"),
+        (
+            ElectLeadersRequest(kind=ElectionKind.PREFERRED, partitions=5),
+            "partitions to be a tuple",
+        ),
+        (UnregisterBrokerRequest(broker_id=[1]), "broker_id to be an integer"),
+    ],
+)
+def test_what_is_no_command_reaches_no_controller(command, sentence):
+    async def scenario(cluster):
+        with pytest.raises(UsageError, match=sentence):
+            await cluster.admin(command)
+        await cluster.create_topic("orders", np.int64(2), np.int32(1))
+        assert cluster.active_controller is not None
+
+    run(scenario)
