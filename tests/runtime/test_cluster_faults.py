@@ -14,7 +14,14 @@ from replog._native import recorded_calls
 from replog.admin_messages import DescribeLossesRequest, ElectionKind, ElectLeadersRequest
 from replog.cli.raw_batches import compare_replicas
 from replog.controller.incidents import BrokerFenced, BrokerRegistered, FenceCause, UncleanLoss
-from replog.errors import ReplicationError, RequestTimedOutError, StorageError, UsageError
+from replog.errors import (
+    NoSpaceError,
+    ReplicationError,
+    RequestTimedOutError,
+    StorageError,
+    UsageError,
+)
+from replog.replication.events import LogUnavailable
 from replog.replication.incidents import LeadingResumed, LeadingStopped, LogTruncated
 from replog.runtime.clock import SystemClock
 from replog.types import TopicPartition
@@ -271,6 +278,30 @@ def test_a_leader_whose_log_cannot_be_read_is_replaced():
         assert cluster.leader("orders") != leader
         await cluster.produce("orders", [b"b"])
         assert await values(cluster) == [b"a", b"b"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("error", "ends"),
+    [
+        (StorageError("expected to cut the log, found EIO"), True),
+        (NoSpaceError("expected space, found a full disk"), False),
+        (UsageError("expected an offset"), False),
+    ],
+)
+def test_a_follower_that_has_lost_its_log_for_good_leaves_before_it_could_be_elected(error, ends):
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=2)
+        await cluster.produce("orders", [b"a"])
+        follower = next(one for one in cluster.isr("orders") if one != cluster.leader("orders"))
+        node = cluster._running().members.node(follower)
+        lost = LogUnavailable(topic_partition=TopicPartition("orders", 0), error=error)
+        node._executor.step(lost, 0)
+        assert (node.ended is not None) == ends
+        if ends:
+            await cluster.produce("orders", [b"b"])
+            await cluster.until(lambda now: follower not in now.isr("orders"), "it to leave")
 
     run(scenario)
 
