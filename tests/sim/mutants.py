@@ -69,6 +69,10 @@ def plant(patch: Path, directory: Path) -> None:
     apply(patch, directory)
 
 
+OWN_REFUSALS = {"A", "a decision"}
+"""What the simulator calls a node, or a controller, that was stopped by an invariant of its own."""
+
+
 def hunt(patch: Path, first_seed: int) -> Hunt:
     """Play seeds on a planted copy, in a process of its own."""
     cpu_s, seeds = 0.0, 0
@@ -110,7 +114,7 @@ def hunt_here(first_seed: int, cpu_s_max: float) -> dict[str, object]:
             failure = simulate(first_seed + seeds).failure
         except (ReplogError, KeyError, AssertionError, AttributeError):
             continue
-        if failure is not None and failure.invariant != "A":
+        if failure is not None and failure.invariant not in OWN_REFUSALS:
             return _found(failure.invariant, seeds, str(failure))
     return _found(None, seeds, "no invariant broke")
 
