@@ -1,6 +1,6 @@
 """Arguments of producers and consumers: what fits, or a UsageError that names it.
 
-Nothing else may reach a broker: a request that it cannot carry out stops it.
+A broker answers with a code; what is wrong, and with which argument, is known here.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UsageError
 from replog.messages import (
     DeleteRecordsRequest,
     ErrorCode,
@@ -179,6 +179,10 @@ class ReplicaHost:
     def _list_offsets(self, request_id: int, request: ListOffsetsRequest, now_ms: int) -> None:
         try:
             response = list_offsets(self._table, request)
+        except UsageError:
+            response = ListOffsetsResponse(
+                topic_partition=request.topic_partition, error=ErrorCode.INVALID_REQUEST
+            )
         except ReplogError as error:
             response = ListOffsetsResponse(
                 topic_partition=request.topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR

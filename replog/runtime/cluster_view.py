@@ -37,7 +37,7 @@ class ClusterView:
 
     @property
     def image(self) -> MetadataImage:
-        """All of it. Not the caller's to change, and another one after the next turn."""
+        """All of it, always the same object; what is committed changes it, and nobody else may."""
         return self._image
 
     def look(self, endpoint: ControllerEndpoint) -> None:

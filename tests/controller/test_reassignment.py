@@ -3,7 +3,6 @@
 import pytest
 
 from replog.admin_messages import (
-    ListReassignmentsRequest,
     Reassignment,
     ReassignPartitionsRequest,
 )
@@ -11,28 +10,13 @@ from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
 from replog.controller.reassignment import Reassignments
 from replog.controller.state_machines import ReplicaState, replica_state
 from replog.messages import DeleteTopicRequest, ErrorCode, LogSize
-from replog.types import TopicPartition
 from tests.controller.conversation import Controller
-
-NAME = TopicPartition("t", 0)
+from tests.controller.moves import NAME, progress, reassign, six_brokers
 
 
 @pytest.fixture
 def controller():
-    controller = Controller()
-    controller.start(1, 2, 3, 4, 5, 6)
-    controller.create(replicas=(1, 2, 3))
-    return controller
-
-
-def reassign(controller, replicas, name=NAME, **more):
-    asked = Reassignment(topic_partition=name, replicas=replicas)
-    answer = controller.ask(ReassignPartitionsRequest(partitions=(asked,), **more))
-    return answer.partitions[0] if answer.partitions else answer
-
-
-def progress(controller):
-    return controller.ask(ListReassignmentsRequest()).reassignments
+    return six_brokers()
 
 
 def tell_size(controller, broker_id, size_bytes):

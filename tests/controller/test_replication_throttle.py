@@ -4,34 +4,17 @@ import pytest
 
 from replog.admin_messages import (
     AlterOptionsRequest,
-    ListReassignmentsRequest,
-    Reassignment,
-    ReassignPartitionsRequest,
     ResourceKind,
 )
 from replog.messages import ErrorCode
 from replog.registrations import MetadataDelta
-from replog.types import TopicPartition
 from tests.controller.conversation import Controller
-
-NAME = TopicPartition("t", 0)
+from tests.controller.moves import progress, reassign, six_brokers
 
 
 @pytest.fixture
 def controller():
-    controller = Controller()
-    controller.start(1, 2, 3, 4, 5, 6)
-    controller.create(replicas=(1, 2, 3))
-    return controller
-
-
-def reassign(controller, replicas, **more):
-    asked = Reassignment(topic_partition=NAME, replicas=replicas)
-    return controller.ask(ReassignPartitionsRequest(partitions=(asked,), **more))
-
-
-def progress(controller):
-    return controller.ask(ListReassignmentsRequest()).reassignments
+    return six_brokers()
 
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

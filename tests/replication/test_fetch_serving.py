@@ -2,7 +2,7 @@
 
 import pytest
 
-from replog.errors import CorruptBatchError
+from replog.errors import CorruptBatchError, UsageError
 from replog.messages import (
     ErrorCode,
     FetchPartition,
@@ -155,6 +155,17 @@ def test_a_log_that_fails_the_core_is_given_up_and_the_asker_told():
     request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=1)
     assert cluster.answer(1, request).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.brokers[1].host.role_of(PARTITION) is not Role.LEADER
+
+
+def test_a_search_that_no_log_could_make_is_refused_and_the_log_stays():
+    def refuse(*_):
+        raise UsageError("expected an integer")
+
+    cluster = leader_with([1, 1], high_watermark=2)
+    cluster.log(1).offset_for_timestamp = refuse
+    request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=1)
+    assert cluster.answer(1, request).error is ErrorCode.INVALID_REQUEST
+    assert cluster.brokers[1].host.role_of(PARTITION) is Role.LEADER
 
 
 @pytest.mark.parametrize("timestamp", [-3, 2**63])
