@@ -177,7 +177,7 @@ def test_failover_of_many(benchmark, folder):
             notes.append(dict(sent))
             return seconds
 
-        return run_cluster(scenario), None
+        return run_cluster(scenario, folder), None
 
     def theirs():
         began = time.perf_counter()

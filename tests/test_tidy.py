@@ -23,6 +23,7 @@ CODE = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 # A native module cimports or imports only modules of a line above its own.
 NATIVE_ORDER = (
     {"arguments", "batch_format", "crc32c", "file_system", "message_cursor", "mutex"},
+    {"file_replacement"},
     {"mapped_file"},
     {
         "recorded_calls",

@@ -1,4 +1,5 @@
-# The only module, with mapped_file, that opens, writes, maps, syncs, renames and unlinks files.
+# The only module, with mapped_file and file_replacement, that opens, writes, maps, syncs, renames
+# and unlinks files.
 
 from libc.stdint cimport int64_t
 
@@ -50,3 +51,9 @@ cdef int write_all(
 ) noexcept nogil
 cdef int sync_fd(int fd) noexcept nogil
 cdef int cut_fd(int fd, int64_t size_bytes) noexcept nogil
+cdef int rename_raw(const char* source, const char* to) noexcept nogil
+cdef int sync_dir_raw(const char* path) noexcept nogil
+# Whether descriptors ran out, and one of ours was closed so that it is worth another try.
+cdef bint made_room(int cause) noexcept
+# The exception for errno `cause` of a directory's sync.
+cdef object directory_problem(int cause, str path)

@@ -5,7 +5,7 @@
 Nothing else of replog opens, writes, maps, syncs, resizes, renames or unlinks a file, and all of it
 goes through the table `system_calls`, which tests replace to count, fail and record each call.
 EINTR is retried here, whatever the call. A name that was made, moved or removed is durable only
-after fsync_dir of its directory; replace_file does all of it.
+after fsync_dir of its directory; `file_replacement` does all of it.
 
 Errors: FileNotFoundError and FileExistsError as Python's own; NoSpaceError for a full disk, quota
 or size limit; LogFailedError for EIO and for any failed sync; StorageError for the rest.
@@ -344,49 +344,19 @@ def read_file(path: str) -> bytes:
         file.close()
 
 
-def replace_file(path: str, bytes content) -> None:
-    """Put `content` at `path` as a whole: a crash leaves the old file or the new one, never a
-    mixture.
-
-    Durable on return: written to `path`.tmp and synced before the rename, for a rename may reach
-    the disk before the bytes it names; then the directory is synced. Raises NoSpaceError (old file
-    kept), LogFailedError if a sync fails, StorageError.
-    """
-    replace_files({path: content})
+cdef int rename_raw(const char* source, const char* to) noexcept nogil:
+    """Returns 0 or an errno."""
+    while system_calls.rename(source, to) != 0:
+        if errno != EINTR:
+            return errno
+    return 0
 
 
-def replace_files(dict contents not None) -> None:
-    """As replace_file for each path of one directory, which is synced once for all of them."""
-    for path, content in contents.items():
-        write_fresh(path + ".tmp", content)
-    for path in contents:
-        rename(path + ".tmp", path)
-    fsync_dir(os.path.dirname(path) or ".")
-
-
-cdef int write_fresh(str fresh, bytes content) except -1:
-    """Write and sync a file of a passing name."""
-    cdef int cause
-    cdef iovec part
-    cdef bytes encoded_fresh = os.fsencode(fresh)
-    cdef int fd = open_path(fresh, encoded_fresh, O_WRONLY | O_CREAT | O_TRUNC)
-    part.iov_base = PyBytes_AS_STRING(content)
-    part.iov_len = len(content)
-    cdef int64_t length_bytes = len(content)
-    with nogil:
-        cause = write_all(fd, &part, 1, length_bytes, 0)
-    if cause == 0:
-        with nogil:
-            cause = sync_fd(fd)
-        action = "sync"
-        if cause != 0:
-            cause = EIO  # a sync that fails for lack of space has lost pages as well
-    else:
-        action = f"write {length_bytes} bytes to"
-    system_calls.close(fd)
-    if cause != 0:
-        system_calls.unlink(encoded_fresh)
-        raise problem_of(cause, action, fresh)
+cdef int sync_dir_raw(const char* path) noexcept nogil:
+    """Returns 0 or an errno."""
+    while system_calls.fsync_dir(path) != 0:
+        if errno != EINTR:
+            return errno
     return 0
 
 
@@ -397,21 +367,26 @@ def fsync_dir(path: str) -> None:
     """
     cdef bytes encoded_path = os.fsencode(path)
     cdef const char* raw_path = encoded_path
-    cdef int cause = 0
-    cdef bint again = True
-    while again:
+    cdef int cause
+    while True:
         with nogil:
-            cause = 0 if system_calls.fsync_dir(raw_path) == 0 else errno
-        again = cause == EINTR or made_room(cause)
+            cause = sync_dir_raw(raw_path)
+        if cause == 0:
+            return
+        if not made_room(cause):
+            raise directory_problem(cause, path)
+
+
+cdef object directory_problem(int cause, str path):
+    """The exception for errno `cause` of a directory's sync."""
     # Neither says anything of a sync: the directory could not be opened.
     if cause == ENOENT or cause == EMFILE or cause == ENFILE:
-        raise problem_of(cause, "sync the directory", path)
-    if cause != 0:
-        raise LogFailedError(
-            f"expected to sync the directory {path!r}; the system answered {os.strerror(cause)}"
-            f" (errno {cause}). Which names are on disk is unknown: check the disk, then open the "
-            "log again.",
-            path=path, errno=cause)
+        return problem_of(cause, "sync the directory", path)
+    return LogFailedError(
+        f"expected to sync the directory {path!r}; the system answered {os.strerror(cause)}"
+        f" (errno {cause}). Which names are on disk is unknown: check the disk, then open the "
+        "log again.",
+        path=path, errno=cause)
 
 
 def rename(source: str, to: str) -> None:
@@ -419,9 +394,13 @@ def rename(source: str, to: str) -> None:
     StorageError."""
     cdef bytes encoded_source = os.fsencode(source)
     cdef bytes encoded_to = os.fsencode(to)
-    while system_calls.rename(encoded_source, encoded_to) != 0:
-        if errno != EINTR:
-            raise problem_of(errno, f"rename to {to!r} the file", source)
+    cdef const char* raw_source = encoded_source
+    cdef const char* raw_to = encoded_to
+    cdef int cause
+    with nogil:
+        cause = rename_raw(raw_source, raw_to)
+    if cause != 0:
+        raise problem_of(cause, f"rename to {to!r} the file", source)
 
 
 def remove(path: str) -> None:

@@ -1,5 +1,11 @@
 from typing import Final
 
+from replog._native.file_replacement import (
+    replace_file as replace_file,
+)
+from replog._native.file_replacement import (
+    replace_files as replace_files,
+)
 from replog._native.file_system import (
     FileLock as FileLock,
 )
@@ -26,12 +32,6 @@ from replog._native.file_system import (
 )
 from replog._native.file_system import (
     rename as rename,
-)
-from replog._native.file_system import (
-    replace_file as replace_file,
-)
-from replog._native.file_system import (
-    replace_files as replace_files,
 )
 
 DESCRIPTORS_MAX: Final = 2048

@@ -31,6 +31,7 @@ from replog._native.file_system cimport (
     iovec, open_path, problem_of, sync_fd, system_calls, write_all,
 )
 
+from replog._native.file_replacement import replace_file, replace_files
 from replog._native.file_system import (
     FileLock,
     OfflineFile,
@@ -41,8 +42,6 @@ from replog._native.file_system import (
     remove,
     remove_dir,
     rename,
-    replace_file,
-    replace_files,
 )
 from replog.errors import (
     InvariantViolation,

@@ -8,7 +8,6 @@ left to the flush scheduler, and the clean-shutdown marker tells which incarnati
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import uuid
 from typing import TYPE_CHECKING, Self
@@ -127,13 +126,14 @@ class DirectoryLogStore:
         self.directory.remove_deleted()
 
     def settle_ahead(self, appends: Sequence[tuple[TopicPartition, RawBatches]]) -> None:
-        calls = []
+        lacking = []
         for topic_partition, batches in appends:
             log = self._logs.get(topic_partition)
             if log is not None and log.lacks_for(batches):
-                calls.append(functools.partial(log.settle_for, batches))
-        if len(calls) > 1:
-            self._settler.settle_all(calls)
+                log.expect(batches)
+                lacking.append(log.log)
+        if len(lacking) > 1:
+            self._settler.settle_all(lacking)
 
     def close(self, broker_epoch: int) -> None:
         self._settler.close()

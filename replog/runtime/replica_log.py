@@ -29,9 +29,7 @@ LEADER_EPOCH_AT, LEADER_EPOCH_END = 12, 16
 
 
 class ReplicaLog:
-    """One replica's log. `sync` and `settle_for` may run in any thread, all else in the
-    broker's.
-    """
+    """One replica's log. `sync` may run in any thread, all else in the broker's."""
 
     __slots__ = (
         "_settle_soon",
@@ -129,9 +127,10 @@ class ReplicaLog:
             return False
         return self.log.unsettled or _leader_epoch_of(batches) > self.log.latest_epoch
 
-    def settle_for(self, batches: RawBatches) -> None:
-        """Sync that now, in any thread. Batches that do not continue the log are left to the append
-        that refuses them. Raises NoSpaceError, StorageError.
+    def expect(self, batches: RawBatches) -> None:
+        """Note the epoch that the batches begin, so that `settle` has it on disk before they come.
+
+        Batches that do not continue the log are left to the append that refuses them.
         """
         log = self.log
         head = memoryview(batches).cast("B")[:LEADER_EPOCH_END]
@@ -140,7 +139,6 @@ class ReplicaLog:
         if continues and leader_epoch > log.latest_epoch:
             log.assign_epoch_later(leader_epoch, end_offset)
             self._bind_appends()
-        log.settle()
 
     def _bind_appends(self) -> None:
         """What each produce calls goes straight to the log, once what was put off is synced."""

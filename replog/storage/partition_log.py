@@ -99,8 +99,9 @@ class PartitionLog(Log):
         self._puts_off = False
         """An epoch that is assigned now is written later, by `settle`."""
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self._files = SettledFiles(directory, new_topic_id)
-        self.topic_id = self._files.topic_id
+        self.settled_files = SettledFiles(directory, new_topic_id)
+        """Topic id and epochs on disk; see `settle`."""
+        self.topic_id = self.settled_files.topic_id
         if config.compacted:
             checkpoints.note_compacted()
         if new_topic_id is not None:
@@ -113,7 +114,7 @@ class PartitionLog(Log):
             clean=offsets.clean,
             recovery_point=offsets.recovery_point,
             log_start_offset=offsets.log_start_offset,
-            epoch_entries=self._files.epochs_on_disk,
+            epoch_entries=self.settled_files.epochs_on_disk,
             high_watermark=offsets.high_watermark,
             now_ms=now_ms(),
             on_progress=on_progress,
@@ -185,7 +186,7 @@ class PartitionLog(Log):
             return
         try:
             super().close(flush=flush)
-            self._files.wait()
+            self.settled_files.wait()
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
                 self._checkpoints.closed(self.synced_end_offset, self.log_start_offset, watermark)
@@ -195,12 +196,12 @@ class PartitionLog(Log):
     @property
     def is_new(self) -> bool:
         """Whether nothing of the partition is synced yet: a crash takes it. See `settle`."""
-        return self._files.is_new
+        return self.settled_files.is_new
 
     @property
     def unsettled(self) -> bool:
         """Whether `settle` is due before the next append."""
-        return self._files.outdated(self)
+        return self.settled_files.outdated(self)
 
     def settle(self) -> None:
         """Sync what was put off: the names of a new partition, and an epoch without records.
@@ -209,7 +210,7 @@ class PartitionLog(Log):
         id of its partition, or the epoch that it was written in. In any thread, beside any other
         call; nothing happens to a closed log. Raises NoSpaceError, StorageError.
         """
-        self._files.settle(self)
+        self.settled_files.settle(self)
 
     def assign_epoch_later(self, leader_epoch: int, start_offset: int) -> bool:
         """As assign_epoch, but durable only once `settle` has returned.
@@ -224,8 +225,8 @@ class PartitionLog(Log):
 
     def write_epochs(self) -> None:
         # Even if they are on disk: who calls counts on the sync of the directory as well.
-        if not (self._puts_off or self._files.is_new):
-            self._files.write(self)
+        if not (self._puts_off or self.settled_files.is_new):
+            self.settled_files.write(self)
 
     def lower_recovery_point(self, offset: int) -> None:
         self._checkpoints.lower_recovery_point(offset)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from replog import errors
-from replog._native import record_encoder, recorded_calls
+from replog._native import mapped_file, record_encoder, recorded_calls
 from replog.config import LogConfig
 from replog.storage.partition_log import PartitionLog
 
@@ -147,6 +147,66 @@ def test_a_checkpoint_without_space_keeps_the_old_one_and_the_log_goes_on(
     recorded_calls.clear_faults()
     log.checkpoint()
     assert checkpoint.read_text() == "0\n1\nt 0 6\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause", "nth", "error", "text"),
+    [
+        ("open", errno.EACCES, 2, errors.StorageError, "to open '.*second.tmp'"),
+        ("open", errno.EMFILE, 2, errors.OutOfDescriptorsError, "to open '.*second.tmp'"),
+        ("pwritev", errno.ENOSPC, 2, errors.NoSpaceError, "write 3 bytes to '.*second.tmp'"),
+        ("fdatasync", errno.EIO, 2, errors.LogFailedError, "to sync '.*second.tmp'"),
+        ("fdatasync", errno.ENOSPC, 2, errors.LogFailedError, "to sync '.*second.tmp'"),
+        ("rename", errno.EIO, 1, errors.LogFailedError, "to rename to '.*first' the file"),
+        ("fsync_dir", errno.EIO, 1, errors.LogFailedError, "to sync the directory '.*'"),
+        ("fsync_dir", errno.EMFILE, 1, errors.OutOfDescriptorsError, "to sync the directory"),
+    ],
+)
+def test_files_that_are_replaced_together_are_so_or_the_error_names_the_one(
+    tmp_path: Path, kind: str, cause: int, nth: int, error: type, text: str
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_bytes(b"old")
+    recorded_calls.fail(kind, cause, nth=nth)
+    with pytest.raises(error, match=text):
+        mapped_file.replace_files({str(first): b"new", str(second): b"two"})
+    if kind != "fsync_dir":
+        assert first.read_bytes() == b"old"
+        assert not (tmp_path / "second").exists()
+    assert (tmp_path / "second.tmp").exists() == (kind == "rename")
+    recorded_calls.clear_faults()
+    mapped_file.replace_files({str(first): b"new", str(second): b"two"})
+    assert (first.read_bytes(), second.read_bytes()) == (b"new", b"two")
+    assert sorted(os.listdir(tmp_path)) == ["first", "second"]
+
+
+def test_files_of_several_directories_are_replaced_together_and_each_directory_synced_once(
+    tmp_path: Path,
+) -> None:
+    contents = {}
+    for number in range(40):
+        folder = tmp_path / f"t-{number % 5}"
+        folder.mkdir(exist_ok=True)
+        contents[str(folder / f"file-{number}")] = f"content {number}".encode()
+    kinds = ("open", "fdatasync", "close", "rename", "fsync_dir")
+    before = [recorded_calls.call_count(kind) for kind in kinds]
+    mapped_file.replace_files(contents)
+    calls = [recorded_calls.call_count(kind) - was for kind, was in zip(kinds, before, strict=True)]
+    assert calls == [40, 40, 40, 40, 5]
+    for path, content in contents.items():
+        assert Path(path).read_bytes() == content
+        assert not os.path.exists(path + ".tmp")
+    mapped_file.replace_files({})
+
+
+@pytest.mark.parametrize("kind", ["open", "fsync_dir"])
+def test_files_are_replaced_although_descriptors_ran_out_where_one_of_ours_can_go(
+    log: Any, tmp_path: Path, kind: str
+) -> None:
+    recorded_calls.fail(kind, errno.EMFILE, nth=1, times=1)
+    mapped_file.replace_files({str(tmp_path / "first"): b"1", str(tmp_path / "second"): b"2"})
+    assert (tmp_path / "second").read_bytes() == b"2"
+    append(log)
 
 
 def test_a_roll_without_space_leaves_the_log_as_it_was(log: Any) -> None:
