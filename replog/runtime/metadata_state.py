@@ -95,8 +95,11 @@ class MetadataReplay:
             piece = self._log.read(self.offset, READ_BYTES, end_offset=high_watermark)
             before = self.offset
             self._bytes_since_snapshot += len(piece)
-            with garbage.put_off() if len(piece) >= LARGE_BYTES else contextlib.nullcontext():
+            if len(piece) < LARGE_BYTES:
                 self._apply(piece)
+            else:
+                with garbage.put_off():
+                    self._apply(piece)
             if self.offset == before:
                 raise CorruptBatchError(
                     f"expected whole batches from offset {before} to {high_watermark} in "

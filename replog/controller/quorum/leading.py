@@ -294,9 +294,11 @@ class Leading:
         if not isinstance(role, Leader):
             return first_ms
         silent_ms = self.check_quorum_deadline_ms(role)
-        if silent_ms is not None:
-            first_ms = min(first_ms, silent_ms)
+        if silent_ms is not None and silent_ms < first_ms:
+            first_ms = silent_ms
+        ready = self._context.requests.ready
         for voter_id in self._standing.other_voters:
-            if self._context.requests.ready(voter_id, now_ms):
-                first_ms = min(first_ms, self._begin_due_ms(role, voter_id))
+            due_ms = self._begin_due_ms(role, voter_id)
+            if due_ms < first_ms and ready(voter_id, now_ms):
+                first_ms = due_ms
         return first_ms

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from replog.testing.simulation.cuts import between, links_cut
 from replog.testing.simulation.held_requests import hold_next
 from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
@@ -39,11 +40,6 @@ class Action(NamedTuple):
     verb: str
     targets: tuple[int, ...]
     duration_ms: int = 0
-
-
-def _between(ones: Iterable[int], others: Iterable[int]) -> tuple[int, ...]:
-    """The links both ways between two groups, as pairs one after the other."""
-    return tuple(end for one in ones for other in others for end in (one, other, other, one))
 
 
 class Faults:
@@ -145,27 +141,20 @@ class Faults:
         if kind.endswith(" leader"):
             if not leaders:
                 return None
-            leader = stream.choice(leaders)
-            if kind == "orphan leader":
-                # The controller loses it, its followers do not.
-                return Action(now, "cut", _between((leader,), voters), self._cut_ms())
-            return Action(now, kind.split(maxsplit=1)[0], (leader,), down)
+            some = stream.choice(leaders)
+        if kind.endswith((" controller", " controllers")):
+            return self._drawn_of_controllers(kind, now, min(down, CONTROLLER_DOWN_MS_MAX))
+        links = links_cut(kind, some, world.addresses, voters, stream)
+        if links is not None:
+            return Action(now, "cut", links, self._cut_ms())
+        if kind.endswith(" leader"):
+            return Action(now, kind.split(maxsplit=1)[0], (some,), down)
         if kind in {"kill all", "power all"}:
             return Action(now, kind.split(maxsplit=1)[0], tuple(stream.sample(ids, len(ids))), down)
         if kind == "restart at once":
             return Action(now, "kill", (some,), stream.below(50))
-        if kind == "cut off":
-            others = [other for other in world.addresses if other != some]
-            return Action(now, "cut", _between((some,), others), self._cut_ms())
-        if kind == "heartbeats lost":
-            lost = tuple(end for voter in voters for end in (some, voter))
-            return Action(now, "cut", lost, self._cut_ms())
-        if kind == "split":
-            return Action(now, "cut", self._split(world.addresses), self._cut_ms())
-        if kind in {"one way", "clog", "reset"}:
-            source, target = stream.sample(world.addresses, 2)
-            verb = "cut" if kind == "one way" else kind
-            return Action(now, verb, (source, target), self._cut_ms())
+        if kind in {"clog", "reset"}:
+            return Action(now, kind, tuple(stream.sample(world.addresses, 2)), self._cut_ms())
         if kind == "hold request":
             source = stream.choice(leaders or ids)
             controller = world.quorum.truth.leader_id
@@ -173,8 +162,6 @@ class Faults:
             return Action(now, kind, (source, target), stream.exponential(HELD_MS_MEAN))
         if kind == "damage":
             return Action(now, kind, (some, stream.below(world.options.partitions)), down)
-        if kind.endswith((" controller", " controllers")):
-            return self._drawn_of_controllers(kind, now, min(down, CONTROLLER_DOWN_MS_MAX))
         if kind == "restart storm":
             everybody = world.addresses
             rounds = [stream.choice(everybody) for _ in range(stream.between(4, 12))]
@@ -195,17 +182,11 @@ class Faults:
             others = [voter for voter in voters if voter != one]
             if stream.chance(0.5):
                 others = [other for other in self.world.addresses if other != one]
-            return Action(now, "cut", _between((one,), others), self._cut_ms())
+            return Action(now, "cut", between((one,), others), self._cut_ms())
         return Action(now, kind, (one,), down)
 
     def _cut_ms(self) -> int:
         return min(CUT_MS_MAX, 50 + self._stream.exponential(3000))
-
-    def _split(self, addresses: Sequence[int]) -> tuple[int, ...]:
-        """Both ways between two groups."""
-        one = [address for address in addresses if self._stream.chance(0.5)]
-        other = [address for address in addresses if address not in one]
-        return _between(one, other)
 
     # -- what keeps it recoverable
 

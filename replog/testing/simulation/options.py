@@ -31,6 +31,8 @@ FAULTS = (
     "isolate controller",
     "restart storm",
     "heartbeats lost",
+    "deaf broker",
+    "deaf leader",
     "shut down",
     "restart at once",
     "cut off",

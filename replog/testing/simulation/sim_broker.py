@@ -258,10 +258,12 @@ class SimBroker(SimMachine):
         assert self._member is not None
         assert self._follower is not None
         first_ms = self.node.next_deadline_ms
-        for part in (self._member, self._follower):
-            due_ms = part.next_deadline_ms
-            if due_ms is not None and (first_ms is None or due_ms < first_ms):
-                first_ms = due_ms
+        due_ms = self._member.next_deadline_ms
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
+        due_ms = self._follower.next_deadline_ms
+        if due_ms is not None and (first_ms is None or due_ms < first_ms):
+            first_ms = due_ms
         return first_ms
 
     def tick(self) -> None:
