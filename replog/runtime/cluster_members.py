@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from replog.errors import RequestTimedOutError, UsageError
 from replog.messages import ErrorCode
+from replog.runtime.cluster_connection import closed_meanwhile
 from replog.runtime.cluster_nodes import OpenedNode, open_node
 from replog.runtime.cluster_pump import BrokerEndpoint, ClusterPump
 from replog.runtime.failover_watch import FailoverWatch
@@ -44,6 +45,7 @@ STOP_TIMEOUT_MS = 30_000
 class MemberState(enum.Enum):
     """What a node is doing."""
 
+    STARTING = "starting"
     RUNNING = "running"
     PAUSED = "paused"
     STOPPING = "stopping"
@@ -139,18 +141,35 @@ class ClusterMembers:
     async def start(self, node_id: int) -> None:
         """Start a node that does not run; its recovery runs in a thread."""
         self.check_id(node_id)
-        if self.states[node_id] not in {MemberState.STOPPED, MemberState.KILLED}:
+        before = self.states[node_id]
+        if before not in {MemberState.STOPPED, MemberState.KILLED}:
             raise UsageError(
-                f"expected a node that does not run, found {node_id} "
-                f"{self.states[node_id].value}; kill or stop it first"
+                f"expected a node that does not run, found {node_id} {before.value}; kill or stop "
+                f"it first"
             )
-        self._add(node_id, await asyncio.to_thread(self._open, node_id))
+        self.states[node_id] = MemberState.STARTING
+        opening = asyncio.ensure_future(asyncio.to_thread(self._open, node_id))
+        try:
+            opened = await asyncio.shield(opening)
+        except BaseException:
+            # Who waited for it may have been cancelled: the thread goes on, and holds the files.
+            opening.add_done_callback(_abandon_opened)
+            if self.states[node_id] is MemberState.STARTING:
+                self.states[node_id] = before
+            raise
+        if self.states[node_id] is not MemberState.STARTING:
+            opened.abandon()
+            raise closed_meanwhile()
+        self._add(node_id, opened)
 
     def kill(self, node_id: int) -> None:
         """Let a node die as its process would."""
         self._expect(node_id, MemberState.RUNNING, MemberState.PAUSED, MemberState.STOPPING)
         self._lose(node_id, "killed")
+        endpoint = self._pump.brokers.get(node_id)
         self._died(node_id)
+        if endpoint is not None:
+            endpoint.tell_ended()  # to a `stop` that waits for it
 
     def pause(self, node_id: int) -> None:
         """Let a node stand still; nobody is told."""
@@ -330,6 +349,11 @@ class ClusterMembers:
         if ended is not None and ended.error is not ErrorCode.NONE:
             logger.error("broker %d stopped: %s", endpoint.broker_id, ended.message)
             self._died(endpoint.broker_id)
+
+
+def _abandon_opened(opening: asyncio.Future[OpenedNode]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().abandon()
 
 
 def _addresses(node_id: int) -> Iterable[int]:

@@ -67,6 +67,14 @@ class OpenedNode(NamedTuple):
     directory: LogDirectory | None
     obeyed: Mapping[TopicPartition, ObeyedEpoch] = MappingProxyType({})
 
+    def abandon(self) -> None:
+        """Let go of it as the death of the process would."""
+        self.log.close(flush=False)
+        if self.store is not None:
+            self.store.abandon()
+        if self.directory is not None:
+            self.directory.abandon()
+
 
 def open_node(
     path: str, node_id: int, cluster_id: str, wall_ms: Callable[[], int], *, is_broker: bool
