@@ -76,6 +76,10 @@ class OutOfDescriptorsError(StorageError):
 class LogFailedError(StorageError):
     """An I/O error or a failed sync made the log's state on disk unknown; it takes no more work."""
 
+    of_sync: bool = False
+    """A sync of small files or of a directory has failed: a second one would not tell what that
+    has lost."""
+
 
 class LogClosedError(StorageError):
     """The log was closed, or belongs to the process that this one was forked from."""

@@ -21,6 +21,8 @@ from replog._native.file_system cimport (
     system_calls, write_all,
 )
 
+from replog.errors import LogFailedError
+
 cdef extern from "fcntl.h" nogil:
     int O_WRONLY
     int O_CREAT
@@ -76,6 +78,7 @@ def replace_files(dict contents not None) -> None:
     cdef list raw_directories = [os.fsencode(path) for path in directories]
     cdef list texts = list(contents.values())
     cdef Work work
+    cdef bytes text
     cdef Py_ssize_t number
     cdef int cause
     work.file_count, work.directory_count = <int>len(paths), <int>len(directories)
@@ -88,8 +91,9 @@ def replace_files(dict contents not None) -> None:
         for number in range(len(paths)):
             work.files[number].path = raw_paths[number]
             work.files[number].fresh = raw_fresh[number]
-            work.files[number].content = PyBytes_AS_STRING(texts[number])
-            work.files[number].length_bytes = len(texts[number])
+            text = texts[number]
+            work.files[number].length_bytes = len(text)
+            work.files[number].content = PyBytes_AS_STRING(text)
             work.files[number].fd = -1
         for number in range(len(directories)):
             work.directories[number] = raw_directories[number]
@@ -113,7 +117,9 @@ def replace_files(dict contents not None) -> None:
         if work.action == WRITING:
             raise problem_of(cause, f"write {len(texts[number])} bytes to", fresh[number])
         # A sync that fails for lack of space has lost pages as well.
-        raise problem_of(EIO, "sync", fresh[number])
+        raise LogFailedError(
+            str(problem_of(EIO, "sync", fresh[number])), path=fresh[number], errno=EIO, of_sync=True
+        )
     finally:
         PyMem_Free(work.files)
         PyMem_Free(work.directories)

@@ -386,7 +386,7 @@ cdef object directory_problem(int cause, str path):
         f"expected to sync the directory {path!r}; the system answered {os.strerror(cause)}"
         f" (errno {cause}). Which names are on disk is unknown: check the disk, then open the "
         "log again.",
-        path=path, errno=cause)
+        path=path, errno=cause, of_sync=True)
 
 
 def rename(source: str, to: str) -> None:

@@ -1,4 +1,4 @@
-"""Small files of many logs, written side by side: the disk syncs several at once as fast as one."""
+"""Small files of many logs, written by a few threads, each of which takes several logs at once."""
 
 from __future__ import annotations
 
@@ -68,14 +68,19 @@ class LogSettler:
         return self._pool
 
     def _settle_waiting(self) -> None:
-        waiting = self._waiting
         while True:
             with self._lock:
-                if not waiting:
+                count = min(TOGETHER, len(self._waiting))
+                logs = [self._waiting.popleft() for _ in range(count)]
+                if not logs:
                     self._at_work -= 1
                     return
-                logs = [waiting.popleft() for _ in range(min(TOGETHER, len(waiting)))]
-            _settle(logs)
+            try:
+                _settle(logs)
+            except BaseException:
+                with self._lock:
+                    self._at_work -= 1
+                raise
 
 
 def _settle_each(logs: Sequence[PartitionLog]) -> None:

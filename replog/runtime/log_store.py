@@ -13,7 +13,7 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from replog.config import LogConfig
-from replog.errors import CorruptFileError
+from replog.errors import CorruptFileError, ReplogError
 from replog.messages import ReplicaState
 from replog.registrations import NO_BROKER_EPOCH
 from replog.runtime.log_settler import LogSettler
@@ -130,7 +130,10 @@ class DirectoryLogStore:
         for topic_partition, batches in appends:
             log = self._logs.get(topic_partition)
             if log is not None and log.lacks_for(batches):
-                log.expect(batches)
+                try:
+                    log.expect(batches)
+                except ReplogError:
+                    continue  # its append hears it, too
                 lacking.append(log.log)
         if len(lacking) > 1:
             self._settler.settle_all(lacking)

@@ -185,8 +185,10 @@ class PartitionLog(Log):
         if self.closed:
             return
         try:
-            super().close(flush=flush)
-            self.settled_files.wait()
+            try:
+                super().close(flush=flush)
+            finally:
+                self.settled_files.close()
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
                 self._checkpoints.closed(self.synced_end_offset, self.log_start_offset, watermark)

@@ -13,7 +13,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from replog._native.mapped_file import fsync_dir, replace_files
-from replog.errors import CorruptFileError, LogFailedError
+from replog.errors import CorruptFileError, LogClosedError, LogFailedError
 from replog.storage.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
     leader_epochs_text,
@@ -51,6 +51,8 @@ class SettledFiles:
         """
         self.directory = directory
         self.lock = threading.RLock()
+        self.closed = False
+        """Also where the log could not be closed: its directory was given up all the same."""
         self.failure: str | None = None
         """Of a sync, of these files or of others that were written with them."""
         self.is_new = new_topic_id is not None
@@ -74,7 +76,7 @@ class SettledFiles:
     def write(self, log: SettledLog) -> None:
         """Write them in any case, and with them sync the directory; durable on return.
 
-        Raises NoSpaceError, StorageError; LogFailedError from then on.
+        Raises NoSpaceError, StorageError, LogClosedError; LogFailedError from then on.
         """
         with self.lock:
             _write([(self, log)])
@@ -86,10 +88,10 @@ class SettledFiles:
             contents[self._path(PARTITION_METADATA_FILE)] = topic_id_text(self.topic_id)
         return contents
 
-    def wait(self) -> None:
-        """Return once no other thread writes."""
+    def close(self) -> None:
+        """No thread writes any more when this returns: the directory may be another log's then."""
         with self.lock:
-            return
+            self.closed = True
 
     def _settle_topic_id(self) -> uuid.UUID:
         path = self._path(PARTITION_METADATA_FILE)
@@ -134,6 +136,12 @@ def _write(logs: Sequence[tuple[SettledFiles, SettledLog]]) -> None:
     written = []
     parents = set()
     for files, log in logs:
+        if files.closed:
+            raise LogClosedError(
+                f"expected the log in {files.directory} to be open, found that its close has "
+                f"failed; open it again",
+                path=files.directory,
+            )
         if files.failure is not None:
             raise LogFailedError(files.failure, path=files.directory)
         epochs = log.epoch_entries
@@ -148,9 +156,10 @@ def _write(logs: Sequence[tuple[SettledFiles, SettledLog]]) -> None:
         for parent in parents:
             fsync_dir(parent)
     except LogFailedError as error:
-        # Which of them it hit is not asked: a disk that fails a sync is not to be relied on.
-        for files, _ in written:
-            files.failure = str(error)  # the error itself would hold the log, and its lock
+        # Which of them a failed sync hit is not asked: such a disk is not to be relied on.
+        if error.of_sync or len(written) == 1:
+            for files, _ in written:
+                files.failure = str(error)  # the error itself would hold the log, and its lock
         raise
     for files, epochs in written:
         files.is_new = False

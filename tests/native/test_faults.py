@@ -168,8 +168,9 @@ def test_files_that_are_replaced_together_are_so_or_the_error_names_the_one(
     first, second = tmp_path / "first", tmp_path / "second"
     first.write_bytes(b"old")
     recorded_calls.fail(kind, cause, nth=nth)
-    with pytest.raises(error, match=text):
+    with pytest.raises(error, match=text) as caught:
         mapped_file.replace_files({str(first): b"new", str(second): b"two"})
+    assert getattr(caught.value, "of_sync", False) == ("to sync" in text and cause != errno.EMFILE)
     if kind != "fsync_dir":
         assert first.read_bytes() == b"old"
         assert not (tmp_path / "second").exists()
@@ -197,6 +198,10 @@ def test_files_of_several_directories_are_replaced_together_and_each_directory_s
         assert Path(path).read_bytes() == content
         assert not os.path.exists(path + ".tmp")
     mapped_file.replace_files({})
+    for wrong in ("text", bytearray(b"abc"), None):
+        with pytest.raises(TypeError):
+            mapped_file.replace_files({str(tmp_path / "wrong"): wrong})
+    assert not (tmp_path / "wrong").exists()
 
 
 @pytest.mark.parametrize("kind", ["open", "fsync_dir"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
 
-from replog.errors import LogFailedError, NoSpaceError
-from replog.runtime.log_settler import TOGETHER, LogSettler
+from replog.errors import LogClosedError, LogFailedError, NoSpaceError
+from replog.runtime.log_settler import THREADS, TOGETHER, LogSettler
 from replog.storage import settled_files
 from replog.storage.checkpoint_files import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
 from replog.storage.settled_files import SettledFiles, settle_together
@@ -114,7 +115,7 @@ def test_closed_logs_and_those_that_are_up_to_date_are_not_written(logs, monkeyp
 
 
 def test_after_a_failed_sync_none_of_those_written_together_is_tried_again(logs, monkeypatch):
-    fail_for(monkeypatch, logs[0], LogFailedError("lost pages"))
+    fail_for(monkeypatch, logs[0], LogFailedError("lost pages", of_sync=True))
     with pytest.raises(LogFailedError, match="lost pages"):
         settle_together(pairs(logs[:2]))
     monkeypatch.undo()
@@ -122,6 +123,42 @@ def test_after_a_failed_sync_none_of_those_written_together_is_tried_again(logs,
         with pytest.raises(LogFailedError, match="lost pages"):
             log.settled_files.settle(log)
     assert logs[1].on_disk is None
+
+
+def test_a_disk_error_that_is_no_syncs_is_that_of_one_log_alone(logs, settler, monkeypatch):
+    fail_for(monkeypatch, logs[7], LogFailedError("cannot be opened"))
+    settler.settle_all(logs)
+    monkeypatch.undo()
+    assert [log for log in logs if log.on_disk is None] == [logs[7]]
+    with pytest.raises(LogFailedError, match="cannot be opened"):
+        logs[7].settled_files.settle(logs[7])
+
+
+def test_a_thread_that_ends_by_a_bug_is_replaced(logs, settler, monkeypatch):
+    done = threading.Event()
+    calls = itertools.count()
+
+    def settle_or_break(together):
+        if next(calls) < 2 * THREADS:
+            raise MemoryError
+        done.set()
+
+    monkeypatch.setattr("replog.runtime.log_settler.settle_together", settle_or_break)
+    for _ in range(1000):
+        settler.settle_soon(logs[0])
+        if done.wait(0.01):
+            return
+    raise AssertionError("nobody settles any more")
+
+
+def test_files_of_a_log_whose_close_has_failed_are_not_written_any_more(logs):
+    """Its directory may be another log's by then."""
+    logs[0].settled_files.close()
+    with pytest.raises(LogClosedError, match="open it again"):
+        logs[0].settled_files.settle(logs[0])
+    with pytest.raises(LogClosedError):
+        settle_together(pairs(logs[:2]))
+    assert logs[0].on_disk is None
 
 
 def test_threads_that_settle_the_same_logs_in_another_order_do_not_wait_for_each_other(logs):

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import errno
 import os
+import threading
 import uuid
 
 import pytest
 
+from replog._native import recorded_calls
 from replog._native.record_encoder import encode
 from replog.config import LogConfig
 from replog.errors import (
     CorruptBatchError,
+    LogClosedError,
     LogDirectoryLockedError,
     LogFailedError,
     NoSpaceError,
@@ -301,6 +306,70 @@ def test_a_failed_sync_of_the_small_files_is_never_tried_again(tmp_path, monkeyp
     with pytest.raises(LogFailedError, match="lost pages"):
         append(log, b"a")
     assert log.log_end_offset == 0
+    store.abandon()
+
+
+@pytest.fixture
+def faults():
+    recorded_calls.install()
+    yield recorded_calls
+    recorded_calls.uninstall()
+
+
+def test_settling_ahead_says_nothing_of_a_log_that_has_failed_meanwhile(tmp_path, faults):
+    """Its sync fails in a thread, and the loop has yet to hear of it."""
+    store = open_store(tmp_path)
+    first = copies(3, epoch=3)
+    logs = opened(store, first)
+    for log, (_, batch) in zip(logs, first, strict=True):
+        log.append_as_follower(batch)
+    faults.fail("fdatasync", errno.EIO, path="orders-0")
+    with pytest.raises(LogFailedError):
+        logs[0].sync(logs[0].sync_target())
+    faults.clear_faults()
+    later = bytes(encode([b"b"], now_ms=NOW_MS, base_offset=3, leader_epoch=4))
+    store.settle_ahead([(name, later) for name, _ in first])
+    assert [epochs_on_disk(log)[-1] for log in logs] == [(3, 0), (4, 3), (4, 3)]
+    with pytest.raises(LogFailedError):
+        logs[0].append_as_follower(later)
+    store.abandon()
+
+
+def test_a_close_that_fails_waits_for_who_writes_and_lets_nobody_begin(
+    tmp_path, faults, monkeypatch
+):
+    """Else a late write would put an epoch into the place of the next owner's."""
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    append(log, b"a", epoch=1)
+    writes, may_go_on = threading.Event(), threading.Event()
+    replace = settled_files.replace_files
+
+    def slowly(contents):
+        if threading.current_thread().name.startswith("replog-settle"):
+            writes.set()
+            assert may_go_on.wait(30)
+        replace(contents)
+
+    monkeypatch.setattr(settled_files, "replace_files", slowly)
+    log.assign_epoch(2, 3)
+    assert writes.wait(30)
+    faults.fail("fdatasync", errno.EIO, path=".log")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(store.close, 1)
+        with pytest.raises(TimeoutError):
+            closing.result(0.2)
+        may_go_on.set()
+        with pytest.raises(LogFailedError):
+            closing.result(30)
+    faults.clear_faults()
+    store = open_store(tmp_path)
+    again = store.open(registration())
+    append(again, b"b", epoch=7)
+    log.log.settled_files.epochs_on_disk = []  # so that there is something to write
+    with pytest.raises(LogClosedError):
+        log.log.settle()
+    assert epochs_on_disk(again)[-1] == (7, 3)
     store.abandon()
 
 
