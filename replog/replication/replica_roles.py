@@ -177,6 +177,7 @@ class ReplicaRoles:
         )
         if leads:
             self._stop_following(replica)
+            self._end_outdated_leadership(replica)
             if replica.leader is None:
                 replica.leader = Leader(self._context, registration, log, self._proposals, now_ms)
             else:
@@ -203,6 +204,21 @@ class ReplicaRoles:
                     log_end_offset=log.log_end_offset,
                     unclean=registration.unclean,
                 )
+            )
+
+    def _end_outdated_leadership(self, replica: Replica) -> None:
+        """Where we lead again, but have missed an epoch, somebody else may have led meanwhile: our
+        followers have cut what they had of us then, and nothing that we know of them holds.
+        """
+        leader, registration = replica.leader, replica.registration
+        if leader is not None and registration.leader_epoch > leader.leader_epoch + 1:
+            self._retire(
+                replica,
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"broker {self.broker_id} missed that {registration.topic_partition} had other "
+                f"leaders between the leader epochs {leader.leader_epoch} and "
+                f"{registration.leader_epoch}, before the records were committed; they may still "
+                f"be, so ask again before sending them again",
             )
 
     def _maybe_follow(self, replica: Replica, now_ms: int) -> None:

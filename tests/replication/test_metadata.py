@@ -88,6 +88,44 @@ def test_leader_elected_again_keeps_the_progress_of_its_followers():
     assert leader.leader_epoch == 2
 
 
+def test_leader_that_missed_an_epoch_knows_nothing_of_its_followers():
+    """Somebody else may have led in it: what they had of us they may have cut since."""
+    cluster = three_replicas()
+    cluster.produce(1, "a")
+    cluster.settle()
+    outdated = cluster.leader(1)
+    cluster.queue.clear()
+    waiting = cluster.produce(1, "b")
+    cluster.lead(1, outdated.leader_epoch + 2, (1, 2, 3), to=(1,))
+    leader = cluster.leader(1)
+    assert leader is not outdated
+    assert [one.log_end_offset for one in leader.followers.values()] == [-1, -1]
+    refused = cluster.produced(waiting)
+    assert refused.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert "between the leader epochs" in refused.message
+    cluster.lead(1, leader.leader_epoch, (1, 2, 3))
+    cluster.run(2000)
+    assert leader.high_watermark == 2
+    assert [cluster.payloads(broker) for broker in (1, 2, 3)] == [["a", "b"]] * 3
+
+
+def test_what_a_leader_knew_before_it_missed_an_epoch_commits_nothing():
+    """Broker 3 had it of us, followed another leader that lacks it, and has cut it."""
+    cluster = three_replicas()
+    epoch = cluster.leader(1).leader_epoch
+    cluster.queue.clear()
+    cluster.produce(1, "a")
+    cluster.fetch(1, 3, 1, last_fetched_epoch=epoch)
+    assert cluster.leader(1).followers[3].log_end_offset == 1
+    assert cluster.leader(1).high_watermark == 0, "broker 2 is in sync, and has not got it"
+    cluster.lead(1, epoch + 2, (1, 3), to=(1,))
+    assert cluster.leader(1).high_watermark == 0
+    cluster.fetch(1, 3, 0, epoch=epoch + 2, last_fetched_epoch=-1)
+    assert cluster.leader(1).high_watermark == 0
+    cluster.fetch(1, 3, 1, epoch=epoch + 2, last_fetched_epoch=epoch)
+    assert cluster.leader(1).high_watermark == 1
+
+
 def test_replica_that_is_moved_away_deletes_its_files():
     cluster = three_replicas()
     cluster.lead(1, 1, (1, 2), replicas=(1, 2))
