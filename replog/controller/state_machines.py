@@ -105,6 +105,9 @@ def replica_state(
 ) -> ReplicaState:
     """The state that the metadata says: a replica that a reassignment adds is New until it is in
     sync, one that it has taken out of the in-sync set for good is Offline.
+
+    One that an earlier reassignment had added, and the present one takes away, was in sync, and is
+    never New again: the one in its place may fall out of sync once more before it goes.
     """
     if partition is None or broker_id not in partition.replicas:
         return ReplicaState.NON_EXISTENT
@@ -114,6 +117,6 @@ def replica_state(
     if broker_id not in partition.isr:
         if broker_id in partition.removing and set(partition.target) <= set(partition.isr):
             return ReplicaState.OFFLINE
-        if broker_id in partition.adding:
+        if broker_id in partition.joining:
             return ReplicaState.NEW
     return ReplicaState.ONLINE

@@ -10,6 +10,7 @@ from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
 from replog.controller.reassignment import Reassignments
 from replog.controller.state_machines import ReplicaState, replica_state
 from replog.messages import DeleteTopicRequest, ErrorCode, LogSize
+from replog.wire.metadata_records import PartitionChangeRecord
 from tests.controller.conversation import Controller
 from tests.controller.moves import NAME, progress, reassign, six_brokers
 
@@ -276,6 +277,31 @@ class TestCallingOffAMoveThatReplacedAnother:
         assert replica_state(
             controller.model.mirror, controller.model.mirror.partition(NAME), 4
         ) is (ReplicaState.NON_EXISTENT)
+
+    def test_the_replica_that_goes_is_never_new_again(self, controller):
+        """Method: it has left the in-sync set, when another replica of the target falls out."""
+        controller.propose((1, 2, 3, 4, 5))
+        image = controller.model.mirror
+        left = [
+            (record, offset)
+            for offset, record in enumerate(controller.model.log)
+            if getattr(record, "isr", None) is not None and set(record.isr) == {1, 2, 5}
+        ]
+        ((_, offset),) = left
+        image = type(image)()
+        for place, record in enumerate(controller.model.log[: offset + 1]):
+            image.apply(record, place)
+        partition = image.partition(NAME)
+        assert {4} == set(partition.adding) & set(partition.removing)
+        assert replica_state(image, partition, 4) is ReplicaState.OFFLINE
+
+        def after(isr):
+            topic_id = partition.topic.raw_id
+            change = PartitionChangeRecord(partition_id=0, topic_id=topic_id, isr=isr)
+            return partition.with_change(change)
+
+        assert replica_state(image, after((1, 5)), 4) is ReplicaState.ONLINE
+        assert replica_state(image, after((1, 2)), 5) is ReplicaState.NEW
 
     def test_takes_the_leadership_back_from_an_added_one(self, controller):
         controller.propose((1, 4))
