@@ -79,7 +79,9 @@ class ConsumedRecords:
 class Consumer:
     """Reads one partition. Iterate for records, or over `slices` for whole fetches.
 
-    Follows leaders as they change. `position` is the next offset; it may be set between two reads.
+    Follows leaders as they change. `position` is the offset behind the record, or the slice, that
+    was handed out last; it may be set between two reads. A read that is called off (a timeout, a
+    `break`) loses nothing: the next one goes on at the position.
     """
 
     def __init__(
@@ -124,6 +126,8 @@ class Consumer:
             )
         self._rack = rack
         self._preference: _Preference | None = None
+        self._unread: tuple[Iterator[Record], int] | None = None
+        """Records of the slice that is being handed out one by one, and where it ends."""
         self._keeps_to_leader_until_s = 0.0
         """The replica that the leader has named does not serve us."""
 
@@ -135,20 +139,50 @@ class Consumer:
     @position.setter
     def position(self, offset: int | None) -> None:
         self._position = None if offset is None else integer(offset, "position", self._whose)
+        self._unread = None
 
-    def __aiter__(self) -> AsyncIterator[Record]:
-        return self._records()
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Record:
+        """The next record; ends at `end`. Raises what next_slice raises, and CorruptBatchError."""
+        while True:
+            record = self.next_of_slice()
+            if record is not None:
+                return record
+            if not await self.fetch_slice():
+                raise StopAsyncIteration
+
+    def next_of_slice(self) -> Record | None:
+        """The next record of what was fetched last; None where all of it was handed out."""
+        if self._unread is None:
+            return None
+        records, end_offset = self._unread
+        try:
+            record = next(records, None)
+        except BaseException:
+            self._unread = None  # read again, it fails again
+            raise
+        if record is None:
+            self.position = end_offset
+            return None
+        self._position = record.offset + 1
+        return record
+
+    async def fetch_slice(self) -> bool:
+        """Fetch what `next_of_slice` hands out next; False once `end` is reached."""
+        consumed = await self.next_slice()
+        if consumed is None:
+            return False
+        self.position = consumed.start_offset
+        self._unread = (consumed.records(), consumed.end_offset)
+        return True
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Nothing is held between two reads."""
-
-    async def _records(self) -> AsyncIterator[Record]:
-        async for consumed in self.slices():
-            for record in consumed.records():
-                yield record
 
     async def slices(self) -> AsyncIterator[ConsumedRecords]:
         """Fetch after fetch, up to `end`."""

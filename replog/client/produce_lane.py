@@ -5,8 +5,8 @@ Up to a limit they are sent without waiting for each other, those with sequence 
 that failed is judged together, in order.
 
 - Idempotent: whatever may succeed later is sent again under its sequence number, so that the leader
-  tells a repeat (KIP-98). If one has failed for good, those behind it take a new producer id,
-  for the old one's sequence has a hole.
+  tells a repeat (KIP-98). If one has failed for good, the sequence has a hole: what is known to be
+  in no log takes a new producer id, the rest fails, since nobody could tell its repeat.
 - Plain: only what is known to be in no log is sent again, and only if nothing behind it is in one.
   So nothing is doubled and nothing changes places; the rest fails, and its producer decides.
 """
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from replog.client.produce_window import IN_FLIGHT_MAX, Leadership, ProduceWindow
 from replog.client.produced import SEQUENCES, Failure, PendingBatches, Produced
 from replog.client.protocol_errors import RETRIABLE, error_of
-from replog.errors import NoLeaderError, UnknownTopicOrPartitionError
+from replog.errors import NoLeaderError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.messages import Acks, ErrorCode, ProduceRequest
 
 if TYPE_CHECKING:
@@ -66,15 +66,18 @@ class ProduceLane:
         """Of the latest batches that were acknowledged."""
         self._stopped = False
         self._retry: asyncio.TimerHandle | None = None
+        self._when_idle: list[asyncio.Future[None]] = []
 
     @property
     def is_idle(self) -> bool:
         return not (self._waiting or self._in_flight or self._failed)
 
-    @property
-    def futures(self) -> list[asyncio.Future[Produced]]:
-        """Of all that is on its way."""
-        return [item.future for item in [*self._failed, *self._in_flight, *self._waiting]]
+    async def idle(self) -> None:
+        """Return once nothing is on its way, also of what nobody waits for any more."""
+        while not self.is_idle:
+            future = self._connection.loop.create_future()
+            self._when_idle.append(future)
+            await future
 
     @property
     def next_sequence(self) -> int:
@@ -111,6 +114,9 @@ class ProduceLane:
         for pending in [pending for pending in self._waiting if pending.deadline_ms <= now_ms]:
             self._waiting.remove(pending)
             self._failed.append(pending)
+        for pending in self._failed:
+            if pending.deadline_ms <= now_ms:
+                _fail(pending, self._error(pending))
         if self._failed and not self._in_flight:
             self._settle(now_ms)
 
@@ -126,6 +132,7 @@ class ProduceLane:
         self._waiting.clear()
         self._failed.clear()
         self._stopped = True
+        self._tell_if_idle()
 
     def _leadership(self) -> Leadership | None:
         try:
@@ -165,6 +172,7 @@ class ProduceLane:
             if self._acks is Acks.NONE:
                 self._connection.tell(leader_id, request)
                 _complete(pending, Produced(topic_partition=self.topic_partition))
+                self._tell_if_idle()
                 continue
             self._in_flight.append(pending)
             if self._window is not None:
@@ -214,6 +222,7 @@ class ProduceLane:
             )
         if failure is not None:
             pending.failure = failure
+            pending.may_be_in_log |= failure.appended
             self._stopped = True
             self._failed.append(pending)
             if self._window is not None:
@@ -223,6 +232,8 @@ class ProduceLane:
                 self._send()
         elif not in_flight and self._failed:
             self._settle(self._connection.loop.time() * 1000)
+        if self._when_idle:
+            self._tell_if_idle()
 
     def _settle(self, now_ms: float) -> None:
         """Nothing is in flight: judge what failed, and go on with the rest."""
@@ -244,6 +255,14 @@ class ProduceLane:
             self._retry_soon()
         else:
             self._stopped = False
+        self._tell_if_idle()
+
+    def _tell_if_idle(self) -> None:
+        if self.is_idle:
+            for future in self._when_idle:
+                if not future.done():
+                    future.set_result(None)
+            self._when_idle.clear()
 
     def _may_repeat(self, pending: PendingBatches, *, behind: bool) -> bool:
         """Whether an idempotent batch may succeed later; `behind`: another before it has failed."""
@@ -265,7 +284,13 @@ class ProduceLane:
         )
 
     def _start_anew(self) -> None:
-        """Give all that waits a new producer's numbers, from 0 on."""
+        """Give what waits a new producer's numbers, from 0 on, as far as it is in no log.
+
+        Under another producer's numbers a leader would append again what it has.
+        """
+        for pending in [pending for pending in self._waiting if pending.may_be_in_log]:
+            self._waiting.remove(pending)
+            _fail(pending, self._error(pending))
         self.producer_id = self._connection.new_producer_id()
         self._next_sequence = 0
         if self._window is not None:
@@ -293,6 +318,14 @@ class ProduceLane:
             return NoLeaderError(
                 f"expected a leader of {self.topic_partition} to send records to, found none in "
                 f"time; nothing was written",
+                topic_partition=str(self.topic_partition),
+            )
+        if pending.may_be_in_log and not failure.appended:
+            return RequestTimedOutError(
+                f"expected to know whether an earlier try of records for {self.topic_partition} "
+                f"was appended, found that broker {pending.sent_to} refuses the latest "
+                f"({failure.code.name}); they may be lost or still be committed, so send them "
+                f"again only if a repeat does no harm",
                 topic_partition=str(self.topic_partition),
             )
         return error_of(failure.code, failure.message, topic_partition=str(self.topic_partition))

@@ -60,6 +60,7 @@ class PendingBatches:
         "deadline_ms",
         "failure",
         "future",
+        "may_be_in_log",
         "order",
         "request_id",
         "sent_to",
@@ -87,6 +88,8 @@ class PendingBatches:
         self.request_id = 0
         self.failure: Failure | None = None
         """Of the latest try."""
+        self.may_be_in_log = False
+        """A try of it, not only the latest, may have been appended."""
 
     def renumber(self, producer_id: int, sequence: int) -> None:
         """Make them the batch of another producer; only where none of them is in a log."""

@@ -157,15 +157,9 @@ class Producer:
 
     async def flush(self) -> None:
         """Return once nothing is on its way, whatever became of it."""
-        while not all(lane.is_idle for lane in self._lanes.values()):
-            waiting = [
-                future
-                for lane in self._lanes.values()
-                for future in lane.futures
-                if not future.done()
-            ]
-            if waiting:
-                await asyncio.wait(waiting)
+        while busy := [lane for lane in self._lanes.values() if not lane.is_idle]:
+            for lane in busy:
+                await lane.idle()
 
     def close(self) -> None:
         """Stop; what is still on its way fails."""

@@ -1,4 +1,5 @@
-"""`LocalCluster` for code without a loop: the same methods, from any thread, each waiting its turn.
+"""`LocalCluster` for code without a loop: the same methods but `producer`, from any thread, each
+waiting its turn.
 
 The loop runs in a background thread between `start` and `close`. Whatever a call raises there is
 raised here.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import os
 import threading
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
@@ -43,9 +45,22 @@ class BlockingConsumer:
         self._cluster = cluster
         self._consumer = consumer
 
-    def __iter__(self) -> Iterator[Record]:
-        for consumed in self.slices():
-            yield from consumed.records()
+    @property
+    def position(self) -> int | None:
+        """The offset behind what was handed out last; None before the first read."""
+        return self._consumer.position
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Record:
+        consumer = self._consumer
+        while True:
+            record = consumer.next_of_slice()
+            if record is not None:
+                return record
+            if not self._cluster.wait(consumer.fetch_slice()):
+                raise StopIteration
 
     def slices(self) -> Iterator[ConsumedRecords]:
         """Fetch after fetch, up to the end that was asked for."""
@@ -60,6 +75,8 @@ class BlockingCluster:
         self._cluster = cluster
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+        """A process that is forked from ours has neither the thread nor the brokers."""
         self._lock = threading.Lock()
         """Held while a call is put on the loop: none gets onto one that has stopped."""
 
@@ -79,7 +96,7 @@ class BlockingCluster:
 
     def close(self) -> None:
         """Stop the brokers and the thread. Raises what LocalCluster.close raises."""
-        if self._loop is None:
+        if self._loop is None or self._pid != os.getpid():
             return
         try:
             self.wait(self._cluster.close())
@@ -89,8 +106,15 @@ class BlockingCluster:
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the cluster's loop, and wait for what it returns.
 
-        Raises ReplicationError if another thread closes the cluster meanwhile.
+        Raises ReplicationError if another thread closes the cluster meanwhile, and UsageError in a
+        process forked from the one that started it.
         """
+        if self._pid != os.getpid():
+            coroutine.close()
+            raise UsageError(
+                f"expected process {self._pid}, which started the cluster, found {os.getpid()}, "
+                f"which was forked from it; start another cluster here, or processes by spawn"
+            )
         with self._lock:
             loop = self._loop
             if loop is None or threading.current_thread() is self._thread:

@@ -68,7 +68,8 @@ class LocalCluster:
     """See the module. Brokers have the ids 1 to `brokers`, controllers those from 1001 on.
 
     Async methods are for the loop that entered it; entered by plain `with` it gives a
-    BlockingCluster, whose methods have the same names and may be called from any thread.
+    BlockingCluster, whose methods have the same names (it has no `producer`), and may be called
+    from any thread.
     """
 
     def __init__(

@@ -222,6 +222,70 @@ def test_a_batch_that_fails_for_good_leaves_no_hole_behind_it(connection):
     assert lane.next_sequence == 2
 
 
+class TestBehindABatchThatWasGivenUp:
+    """The sequence has a hole there: a leader could not tell a repeat from anything new."""
+
+    def test_what_may_be_in_a_log_fails_and_what_is_in_none_goes_on_under_new_numbers(
+        self, connection
+    ):
+        lane = known_lane(connection)
+        [first] = send(lane, 1, 10.0)
+        second, third, fourth = send(lane, 3, 1000.0)
+        connection.now = 0.02
+        lane.expire(20.0)
+        assert isinstance(first.error, RequestTimedOutError)
+        connection.asked[1][2](None)
+        connection.answer(2, ErrorCode.NOT_ENOUGH_REPLICAS)
+        connection.answer(3, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        assert isinstance(second.error, RequestTimedOutError), "nobody knows what became of it"
+        assert not third.done()
+        connection.fire()
+        assert connection.sent(4) == [(2, 0)]
+        connection.answer(4)
+        connection.answer(5)
+        assert connection.sent(4) == [(2, 0), (2, 1)]
+        assert third.result
+        assert fourth.result
+
+    def test_a_later_refusal_does_not_prove_that_an_earlier_try_was_not_appended(self, connection):
+        lane = known_lane(connection)
+        [first] = send(lane, 1, 500.0)
+        [second] = send(lane, 1, 1000.0)
+        connection.asked[0][2](None)
+        connection.asked[1][2](None)
+        connection.fire()
+        connection.answer(2, ErrorCode.NOT_ENOUGH_REPLICAS)
+        connection.now = 0.6
+        lane.expire(600.0)
+        assert isinstance(first.error, RequestTimedOutError)
+        assert "an earlier try" in str(first.error)
+        assert isinstance(second.error, RequestTimedOutError)
+        assert lane.is_idle
+        assert connection.sent(3) == []
+
+    def test_one_that_waits_again_and_expires_takes_its_successors_along(self, connection):
+        lane = known_lane(connection)
+        futures = [*send(lane, 1, 10.0), *send(lane, 1, 1000.0)]
+        for place in (0, 1):
+            connection.asked[place][2](None)
+        connection.now = 0.02
+        lane.expire(20.0)
+        assert all(isinstance(future.error, RequestTimedOutError) for future in futures)
+        assert lane.is_idle
+
+
+def test_a_batch_fails_when_its_time_is_up_though_a_later_one_is_in_flight(connection):
+    lane = known_lane(connection)
+    [first] = send(lane, 1, 10.0)
+    [second] = send(lane, 1, 1000.0)
+    connection.now = 0.02
+    lane.expire(20.0)
+    assert isinstance(first.error, RequestTimedOutError)
+    assert not second.done()
+    connection.answer(1)
+    assert second.result
+
+
 class TestALeaderThatMayNotKnowTheProducer:
     """It takes any sequence: were the first of several refused, the next would take its place."""
 
