@@ -68,7 +68,8 @@ class ReplicaProgress:
     ) -> None:
         """A new leader epoch: those in the ISR have the whole lag time from now on to be heard of.
 
-        A leader that is elected again keeps what it knows; a new one knows nothing (fluss#3698).
+        A leader that is elected again in the next epoch keeps what it knows; a new one, and one
+        that has missed an epoch, knows nothing (fluss#3698).
         """
         self.last_caught_up_ms = now_ms if in_isr else NEVER_MS
         if re_elected:

@@ -23,8 +23,8 @@ TOGETHER = 16
 class LogSettler:
     """The threads of one broker that settle logs ahead of their appends.
 
-    A thread is handed to once for many logs: waking one costs as much as a log. What fails here is
-    told by the append that needs it, which settles again.
+    A thread is handed to once for many logs, for the pool looks for an idle one at each. What fails
+    here is told by the append that needs it, which settles again.
     """
 
     def __init__(self) -> None:
