@@ -17,7 +17,7 @@ from libc.errno cimport EINTR, EIO, errno
 from libc.stdint cimport int64_t
 
 from replog._native.file_system cimport (
-    directory_problem, iovec, made_room, problem_of, rename_raw, sync_dir_raw, sync_fd,
+    FILE_MODE, directory_problem, iovec, made_room, problem_of, rename_raw, sync_dir_raw, sync_fd,
     system_calls, write_all,
 )
 
@@ -27,9 +27,6 @@ cdef extern from "fcntl.h" nogil:
     int O_WRONLY
     int O_CREAT
     int O_TRUNC
-
-cdef enum:
-    FILE_MODE = 0o644
 
 cdef enum Action:
     OPENING

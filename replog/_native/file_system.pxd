@@ -29,6 +29,9 @@ cdef extern from "c/system_calls.h" nogil:
         int (*fsync_dir)(const char* path) noexcept nogil
     const replog_system_calls replog_real_system_calls
 
+cdef enum:
+    FILE_MODE = 0o644
+
 # The table in use. Tests put another one here, before any file is open.
 cdef const replog_system_calls* system_calls
 

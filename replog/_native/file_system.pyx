@@ -42,9 +42,7 @@ cdef extern from "c/file_system_calls.h" nogil:
 cdef extern from "fcntl.h" nogil:
     int O_RDONLY
     int O_RDWR
-    int O_WRONLY
     int O_CREAT
-    int O_TRUNC
 
 cdef extern from "sys/file.h" nogil:
     int LOCK_EX
@@ -53,7 +51,6 @@ cdef extern from "sys/file.h" nogil:
 
 cdef enum:
     PARTS_MAX = 1024           # IOV_MAX of Linux
-    FILE_MODE = 0o644
     DIRECTORY_MODE = 0o755
 
 system_calls = &replog_real_system_calls

@@ -247,6 +247,15 @@ def opened(store, appends) -> list:
     ]
 
 
+def followed(store, count: int):
+    """`copies` in epoch 3, and the logs that have them."""
+    first = copies(count, epoch=3)
+    logs = opened(store, first)
+    for log, (_, batch) in zip(logs, first, strict=True):
+        log.append_as_follower(batch)
+    return first, logs
+
+
 def epochs_on_disk(log) -> list | None:
     return read_leader_epochs(os.path.join(log.log.path, LEADER_EPOCH_CHECKPOINT))
 
@@ -271,10 +280,7 @@ def test_what_followers_append_next_is_settled_side_by_side_before(tmp_path):
 def test_an_append_is_refused_where_settling_it_ahead_has_failed(tmp_path, monkeypatch):
     """The epoch is in the log's memory by then: no record of it may be written all the same."""
     store = open_store(tmp_path)
-    first = copies(2, epoch=3)
-    logs = opened(store, first)
-    for log, (_, batch) in zip(logs, first, strict=True):
-        log.append_as_follower(batch)
+    first, logs = followed(store, 2)
     later = bytes(encode([b"b"], now_ms=NOW_MS, base_offset=3, leader_epoch=4))
 
     def full(contents):
@@ -319,10 +325,7 @@ def faults():
 def test_settling_ahead_says_nothing_of_a_log_that_has_failed_meanwhile(tmp_path, faults):
     """Its sync fails in a thread, and the loop has yet to hear of it."""
     store = open_store(tmp_path)
-    first = copies(3, epoch=3)
-    logs = opened(store, first)
-    for log, (_, batch) in zip(logs, first, strict=True):
-        log.append_as_follower(batch)
+    first, logs = followed(store, 3)
     faults.fail("fdatasync", errno.EIO, path="orders-0")
     with pytest.raises(LogFailedError):
         logs[0].sync(logs[0].sync_target())
