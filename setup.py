@@ -2,14 +2,16 @@
 
 Every `replog/_native/NAME.pyx` becomes the extension `replog._native.NAME`, linked with the
 `replog/_native/c/*.c` whose name starts with NAME. Every `replog/wire/schemas/NAME.schema` becomes
-the extension `replog.wire.NAME`, by way of Cython that `codegen` writes. What is generated stays
-under `build/`.
+the extension `replog.wire.NAME`, by way of Cython that `codegen` writes. The pure core of a broker,
+`replog/replication`, is Python that mypyc compiles as it is: it runs without, at half the speed.
+What is generated stays under `build/`.
 
 Environment:
     REPLOG_WERROR=1     compiler warnings are errors (CI)
     REPLOG_DEBUG=1      bounds checks everywhere, no optimisation, debug symbols
     REPLOG_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer (`make asan`)
     REPLOG_OPTIMIZE=N   gcc's level, 3 by default; 0 builds five times as fast
+    REPLOG_CORE=0       leave the pure core to the interpreter, as debug and sanitizer builds do
     REPLOG_BUILD=0      no native modules: `scripts/environment` installs what is around them, and
                         `build_ext --inplace` builds them once, where they are used
 """
@@ -23,6 +25,7 @@ import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
+from mypyc.build import mypycify
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -30,10 +33,15 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from codegen.write_codecs import write_sources
 
 NATIVE = Path("replog/_native")
+CORE = Path("replog/replication")
+# Values and protocols: mypyc would leave them to the interpreter.
+NOT_COMPILED = {"__init__", "effects", "events", "incidents", "isr", "log_view"}
 DEBUG = os.environ.get("REPLOG_DEBUG") == "1"
 SANITIZE = os.environ.get("REPLOG_SANITIZE") == "1"
 OPTIMIZE = os.environ.get("REPLOG_OPTIMIZE", "3")
 VARIANT = "debug" if DEBUG else "sanitize" if SANITIZE else "release"
+COMPILES = os.environ.get("REPLOG_BUILD") != "0"
+COMPILES_CORE = COMPILES and VARIANT == "release" and os.environ.get("REPLOG_CORE") != "0"
 JOBS = int(os.environ.get("REPLOG_BUILD_JOBS", "0")) or os.cpu_count() or 1
 
 WARNINGS = ["-Wall", "-Wextra", "-Wsign-compare"]
@@ -108,8 +116,53 @@ def extensions() -> list[Extension]:
     ]
 
 
+def core_sources() -> list[Path]:
+    return [source for source in sorted(CORE.glob("*.py")) if source.stem not in NOT_COMPILED]
+
+
+def core_modules_in_place() -> list[Path]:
+    return list(CORE.glob(f"*{sysconfig.get_config_var('EXT_SUFFIX')}"))
+
+
+def is_core_built_in_place() -> bool:
+    """Whether it is newer than all that mypy reads for it, and whole."""
+    built = core_modules_in_place()
+    read = [Path("setup.py"), *Path("replog").rglob("*.py"), *Path("replog").rglob("*.pyi")]
+    oldest = min((module.stat().st_mtime for module in built), default=0)
+    return len(built) > len(core_sources()) and oldest > max(path.stat().st_mtime for path in read)
+
+
+def core_extensions() -> list[Extension]:
+    """One library of all modules of the pure core, and for each a module that stands before it."""
+    # mypy judges the types in `make lint`, where all packages are; here only replog's own need be.
+    options = ["--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+    compiled = mypycify(
+        [*options, *map(str, core_sources())],
+        opt_level=OPTIMIZE,
+        target_dir=f"build/mypyc-{VARIANT}",
+        group_name="replog.replication.core",
+    )
+    for extension in compiled:
+        # What another compiler than ours warns of must not keep anybody from installing.
+        extension.extra_compile_args = [
+            flag for flag in extension.extra_compile_args if flag != "-Werror"
+        ]
+    return compiled
+
+
 class BuildNative(build_ext):
-    """build_ext with warnings by kind of source, and a sentence where a tool is missing."""
+    """build_ext with warnings by kind of source, and a sentence where a tool is missing.
+
+    The pure core is added here, where it is built: mypy takes some seconds, and other commands of
+    setuptools need not wait for it.
+    """
+
+    def run(self) -> None:
+        super().run()
+        if self.inplace and COMPILES_CORE:
+            # A text that gives the same C is not built again, but it was looked at.
+            for module in core_modules_in_place():
+                module.touch()
 
     def build_extensions(self) -> None:
         refuse_without_compiler(self.compiler.compiler[0])
@@ -126,6 +179,12 @@ class BuildNative(build_ext):
         super().build_extensions()
 
     def finalize_options(self) -> None:
+        if COMPILES and not COMPILES_CORE and self.inplace:
+            for module in core_modules_in_place():
+                module.unlink()
+        if COMPILES_CORE and not (self.inplace and is_core_built_in_place()):
+            native = self.distribution.ext_modules
+            self.distribution.ext_modules = [*native, *core_extensions()]
         super().finalize_options()
         self.parallel = self.parallel or JOBS
         if VARIANT != "release":
@@ -149,7 +208,7 @@ def refuse_without_compiler(compiler: str) -> None:
 
 
 def native_modules() -> list[Extension]:
-    if os.environ.get("REPLOG_BUILD") == "0":
+    if not COMPILES:
         return []
     return cythonize(
         extensions(),

@@ -29,6 +29,12 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
     )
 
 
+def core_modules() -> list[str]:
+    """Modules of the pure core that the build in place has compiled."""
+    found = (ROOT / "replog" / "replication").glob("*.so")
+    return sorted({path.name.partition(".")[0] for path in found})
+
+
 def copy_of_tree(into: Path) -> Path:
     """What a checkout holds, without what was built in it."""
     listed = run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
@@ -77,6 +83,11 @@ def test_wheel_holds_modules_stubs_and_faces_but_no_generated_c(distributions):
         assert any(re.fullmatch(built, name) for name in held), f"no {source.stem} in the wheel"
     for face in [*NATIVE.glob("*.pyi"), *NATIVE.glob("*.pxd")]:
         assert f"replog/_native/{face.name}" in held
+    assert "leader" in core_modules()
+    for module in core_modules():
+        built = rf"replog/replication/{module}\.[^/]+\.so"
+        assert any(re.fullmatch(built, name) for name in held), f"{module} is not compiled"
+    assert "replog/replication/leader.py" in held
     assert "replog/py.typed" in held
     assert not [name for name in held if name.endswith((".c", ".pyx")) or name.startswith("tests")]
 

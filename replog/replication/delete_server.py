@@ -47,11 +47,10 @@ class DeleteServer:
         wait = _DeleteWait(request_id)
         moved: dict[TopicPartition, int] = {}
         for topic_partition, asked in request.partitions:
-            offset = self._offset(topic_partition, asked)
+            error, offset = self._offset(topic_partition, asked)
             answer = None
-            if isinstance(offset, ErrorCode):
-                answer = DeletedRecords(topic_partition=topic_partition, error=offset)
-                offset = 0
+            if error is not ErrorCode.NONE:
+                answer = DeletedRecords(topic_partition=topic_partition, error=error)
             elif offset > max(
                 moved.get(topic_partition, 0), self._log_start_offset(topic_partition)
             ):
@@ -78,20 +77,20 @@ class DeleteServer:
         if wait is not None:
             self._context.deadlines.cancel(wait.timer)
 
-    def _offset(self, topic_partition: TopicPartition, asked: int) -> int | ErrorCode:
-        """Where the log is to start, or why it cannot."""
+    def _offset(self, topic_partition: TopicPartition, asked: int) -> tuple[ErrorCode, int]:
+        """Where the log is to start; with an error, why it cannot."""
         error = self._table.refusal(topic_partition)
         if error is not ErrorCode.NONE:
-            return error
+            return error, 0
         leader = self._table.replicas[topic_partition].leader
         if leader is None:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER, 0
         if "delete" not in leader.registration.config.log.cleanup_policies:
-            return ErrorCode.POLICY_VIOLATION
+            return ErrorCode.POLICY_VIOLATION, 0
         offset = leader.high_watermark if asked == HIGH_WATERMARK else asked
         if not 0 <= offset <= leader.high_watermark:
-            return ErrorCode.OFFSET_OUT_OF_RANGE
-        return offset
+            return ErrorCode.OFFSET_OUT_OF_RANGE, 0
+        return ErrorCode.NONE, offset
 
     def _log_start_offset(self, topic_partition: TopicPartition) -> int:
         log = self._table.replicas[topic_partition].log

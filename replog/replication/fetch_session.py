@@ -7,7 +7,6 @@ repeated one is noticed and the session begins anew.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 from replog.messages import NO_SESSION, ErrorCode
@@ -32,13 +31,15 @@ _COUNTER_BITS = 20
 _INCARNATION_BITS = 10
 
 
-@dataclasses.dataclass(slots=True)
 class SessionPartition:
-    """One partition of a session, on the serving side."""
+    """One partition of a session, on the serving side: what is asked of it, and what was told."""
 
-    asked: FetchPartition
-    high_watermark_told: int = UNKNOWN_OFFSET
-    log_start_offset_told: int = UNKNOWN_OFFSET
+    __slots__ = ("asked", "high_watermark_told", "log_start_offset_told")
+
+    def __init__(self, asked: FetchPartition) -> None:
+        self.asked = asked
+        self.high_watermark_told = UNKNOWN_OFFSET
+        self.log_start_offset_told = UNKNOWN_OFFSET
 
 
 class ServedSession:

@@ -91,9 +91,8 @@ class Fetcher:
         if session.is_incremental:
             asked, forgotten = self._changes()
         else:
-            asked = session.begin(
-                follower.question() for follower in self.followers.values() if follower.is_ready
-            )
+            ready = [follower for follower in self.followers.values() if follower.is_ready]
+            asked = session.begin([follower.question() for follower in ready])
         self._changed.clear()
         if not session.known:
             self.idle = True

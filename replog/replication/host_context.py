@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from typing import TYPE_CHECKING
 
 from replog.replication.deadlines import Deadlines
 from replog.replication.effects import Report
-from replog.replication.throttle import ReplicationThrottle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,29 +15,45 @@ if TYPE_CHECKING:
     from replog.replication.cluster_view import ClusterView
     from replog.replication.effects import Effect
     from replog.replication.incidents import Incident
+    from replog.replication.throttle import ReplicationThrottle
     from replog.types import TopicPartition
 
 
-@dataclasses.dataclass(slots=True)
 class HostContext:
     """One per broker; `emit` appends an effect to those that the present step returns."""
 
-    cluster: ClusterView
-    options: ReplicationOptions
-    emit: Callable[[Effect], None]
-    throttle: ReplicationThrottle
-    deadlines: Deadlines = dataclasses.field(default_factory=Deadlines)
-    request_ids: itertools.count[int] = dataclasses.field(
-        default_factory=lambda: itertools.count(1)
+    __slots__ = (
+        "cluster",
+        "deadlines",
+        "emit",
+        "moved",
+        "options",
+        "request_ids",
+        "throttle",
+        "unheard",
     )
-    """Ids of our own requests."""
-    unheard: dict[int, dict[TopicPartition, None]] = dataclasses.field(default_factory=dict)
-    """By follower: what we lead and it is in sync with, but has not fetched yet in this epoch."""
-    moved: dict[TopicPartition, bool] = dataclasses.field(default_factory=dict)
-    """Partitions of which something moved in this step that others may be waiting for.
 
-    True: its log's end or its role did, and not merely a watermark or who is in sync.
-    """
+    def __init__(
+        self,
+        cluster: ClusterView,
+        options: ReplicationOptions,
+        emit: Callable[[Effect], None],
+        throttle: ReplicationThrottle,
+    ) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.emit = emit
+        self.throttle = throttle
+        self.deadlines = Deadlines()
+        self.request_ids = itertools.count(1)
+        """Ids of our own requests."""
+        self.unheard: dict[int, dict[TopicPartition, None]] = {}
+        """By follower: what we lead and it is in sync with, but has yet to fetch in this epoch."""
+        self.moved: dict[TopicPartition, bool] = {}
+        """Partitions of which something moved in this step that others may be waiting for.
+
+        True: its log's end or its role did, and not merely a watermark or who is in sync.
+        """
 
     def hear(self, replica_id: int, topic_partition: TopicPartition) -> None:
         """It has fetched, or need not any more."""

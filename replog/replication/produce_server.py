@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from replog.messages import Acks, Durability, ErrorCode, ProducedPartition, ProduceResponse
 from replog.replication.deadlines import Patience
@@ -22,11 +22,18 @@ if TYPE_CHECKING:
 _VALID_ACKS = {Acks.NONE, Acks.LEADER, Acks.ALL}
 
 
-class _Appending(NamedTuple):
-    wait: ProduceWait
-    place: int
-    leader_epoch: int
-    topic_partition: TopicPartition
+class _Appending:
+    """One partition of a request, on its way into our log."""
+
+    __slots__ = ("leader_epoch", "place", "topic_partition", "wait")
+
+    def __init__(
+        self, wait: ProduceWait, place: int, leader_epoch: int, topic_partition: TopicPartition
+    ) -> None:
+        self.wait = wait
+        self.place = place
+        self.leader_epoch = leader_epoch
+        self.topic_partition = topic_partition
 
 
 class ProduceServer:

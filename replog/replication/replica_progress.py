@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from replog.registrations import NO_BROKER_EPOCH
 from replog.types import UNKNOWN_OFFSET
 
 NEVER_MS = -(2**62)
 
 
-@dataclasses.dataclass(slots=True)
 class ReplicaProgress:
     """How far one follower is.
 
     The offset it asks for is its log end offset: all below is in its log.
     """
 
-    replica_id: int
-    log_end_offset: int = UNKNOWN_OFFSET
-    """UNKNOWN_OFFSET before its first fetch."""
-    log_start_offset: int = UNKNOWN_OFFSET
-    last_caught_up_ms: int = NEVER_MS
-    """When it was last level with us, as far as its fetches prove."""
-    last_fetch_ms: int = NEVER_MS
-    """When its previous fetch came. Those that prove nothing do not count (KAFKA-13141)."""
-    leader_end_offset_then: int = UNKNOWN_OFFSET
-    """Our log end offset at that time."""
-    broker_epoch: int = NO_BROKER_EPOCH
-    """The incarnation that made it."""
+    __slots__ = (
+        "broker_epoch",
+        "last_caught_up_ms",
+        "last_fetch_ms",
+        "leader_end_offset_then",
+        "log_end_offset",
+        "log_start_offset",
+        "replica_id",
+    )
+
+    def __init__(self, replica_id: int, *, log_end_offset: int = UNKNOWN_OFFSET) -> None:
+        self.replica_id = replica_id
+        self.log_end_offset = log_end_offset
+        """UNKNOWN_OFFSET before its first fetch."""
+        self.log_start_offset = UNKNOWN_OFFSET
+        self.last_caught_up_ms = NEVER_MS
+        """When it was last level with us, as far as its fetches prove."""
+        self.last_fetch_ms = NEVER_MS
+        """When its previous fetch came. Those that prove nothing do not count (KAFKA-13141)."""
+        self.leader_end_offset_then = UNKNOWN_OFFSET
+        """Our log end offset at that time."""
+        self.broker_epoch = NO_BROKER_EPOCH
+        """The incarnation that made it."""
 
     def record_fetch(
         self,

@@ -59,13 +59,21 @@ def apply(patch: Path, directory: Path) -> None:
         raise RuntimeError(f"{patch.name} does not apply any more:\n{applied.stdout}")
 
 
+def copy_interpreted(directory: Path) -> None:
+    """Copy the package into `directory`, without what is compiled from Python."""
+
+    def left_out(folder: str, names: list[str]) -> set[str]:
+        kinds = ["__pycache__", "*.pyx", "*.c"]
+        if Path(folder) == ROOT / "replog" / "replication":
+            kinds.append("*.so")
+        return shutil.ignore_patterns(*kinds)(folder, names)
+
+    shutil.copytree(ROOT / "replog", directory / "replog", ignore=left_out)
+
+
 def plant(patch: Path, directory: Path) -> None:
     """Copy the package into `directory`, and apply the patch there."""
-    shutil.copytree(
-        ROOT / "replog",
-        directory / "replog",
-        ignore=shutil.ignore_patterns("__pycache__", "*.pyx", "*.c"),
-    )
+    copy_interpreted(directory)
     apply(patch, directory)
 
 

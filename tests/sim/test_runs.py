@@ -7,16 +7,19 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
 
+from replog.replication import leader
 from replog.testing.simulation import shrink
 from replog.testing.simulation.checkers.logs import TruncationsAreSafe
 from replog.testing.simulation.options import draw_options
 from replog.testing.simulation.prng import Streams
 from replog.testing.simulation.run import replay, simulate
 from replog.testing.simulation.violation import Violation
+from tests.sim.mutants import copy_interpreted
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(1, 6)
@@ -40,11 +43,11 @@ def test_seeds_with_unclean_elections_pass_and_lose_only_what_is_told() -> None:
     assert elected
 
 
-def digest_in_another_process(seed: int, hash_seed: str) -> str:
+def digest_in_another_process(seed: int, hash_seed: str, package: Path = ROOT) -> str:
     ran = subprocess.run(
         [sys.executable, "tests/sim/runs.py", "--seed", str(seed)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed},
+        env={**os.environ, "PYTHONPATH": f"{package}:{ROOT}", "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,
         check=True,
@@ -59,6 +62,15 @@ def test_one_seed_has_one_digest_whatever_the_hash_seed() -> None:
     digests = {f"{simulate(11).digest:08x}"}
     digests |= {digest_in_another_process(11, hash_seed) for hash_seed in ("1", "2")}
     assert len(digests) == 1, digests
+
+
+def test_the_compiled_core_plays_as_the_interpreted_one(tmp_path: Path) -> None:
+    """Goal: what the compiler makes of the core is what its text says. Method: as above."""
+    assert leader.__file__.endswith(sysconfig.get_config_var("EXT_SUFFIX"))
+    copy_interpreted(tmp_path)
+    assert not list((tmp_path / "replog" / "replication").glob("*.so"))
+    for seed in range(13, 16):
+        assert digest_in_another_process(seed, "1", tmp_path) == f"{simulate(seed).digest:08x}"
 
 
 def test_different_seeds_are_different_runs() -> None:
