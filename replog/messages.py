@@ -387,6 +387,9 @@ class DamagedLog:
     """What the broker knew of the partition. A replica that was damaged before the controller's
     latest word may have been fetched anew and be in sync again; one that still is says so when it
     has heard that word."""
+    leader_epoch: int
+    """The latest in which this run of the broker may have fetched into the damaged log: who was
+    counted in under a later one was so by what is in the new log. NO_LEADER_EPOCH: none."""
 
 
 @frozen
@@ -404,6 +407,8 @@ class HeartbeatRequest:
 
     broker_id: int
     broker_epoch: int
+    first_broker_epoch: int
+    """Of this run of the broker: what was fetched before it was another run's affair."""
     version: int
     want_shut_down: bool = False
     damaged: tuple[DamagedLog, ...] = ()

@@ -191,6 +191,9 @@ class BrokerControl:
                 and partition.partition_epoch == log.partition_epoch
                 and request.broker_id in partition.replicas
                 and request.broker_id not in self._partitions.reports.damaged(partition)
+                and not partition.has_joined_since(
+                    request.broker_id, request.first_broker_epoch, log.leader_epoch
+                )
             ):
                 self._partitions.losses.gone(partition, (request.broker_id,))
                 self._found_damaged(partition, request.broker_id)

@@ -114,6 +114,7 @@ class BrokerSession:
         """How many of these the heartbeat under way tells."""
         self._next_request_id = 0
         timeout_ms = options.broker_session_timeout_ms // 2
+        self._first_broker_epoch = NO_BROKER_EPOCH
         self._registration = SessionRequest(timeout_ms, options.broker_session_timeout_ms)
         # A pause that lasts as long as the session would let it run out between two of them.
         self._heartbeat = SessionRequest(timeout_ms, timeout_ms)
@@ -243,6 +244,8 @@ class BrokerSession:
             for replica in self._replicas
         )
         self.broker_epoch = response.broker_epoch
+        if self._first_broker_epoch == NO_BROKER_EPOCH:
+            self._first_broker_epoch = response.broker_epoch
         self.fenced = True
         self.state = SessionState.RUNNING
         if self.version >= response.version:
@@ -358,6 +361,7 @@ class BrokerSession:
             heartbeat = HeartbeatRequest(
                 broker_id=self.broker_id,
                 broker_epoch=self.broker_epoch,
+                first_broker_epoch=self._first_broker_epoch,
                 version=self.version,
                 want_shut_down=self.state is SessionState.LEAVING,
                 damaged=self._damaged_told,

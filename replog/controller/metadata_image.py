@@ -289,7 +289,7 @@ class MetadataImage:
                 f"{record.partition_id} of topic id {record.topic_id.hex()}, which is not there"
             )
         before = partition.replicas
-        partition.replay_change(record)
+        partition.replay_change(record, self.end_offset)
         if record.replicas is not None:
             self._place(partition, before)
         self._mark(partition)

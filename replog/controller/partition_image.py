@@ -21,6 +21,8 @@ from replog.types import NO_LEADER_EPOCH, TopicPartition
 from replog.wire.metadata_records import PartitionChangeRecord, PartitionRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from replog.controller.topic_image import TopicImage
 
 NO_LEADER = -1
@@ -28,6 +30,7 @@ LEADER_UNCHANGED = -2
 RECOVERED = 0
 RECOVERING = 1
 RECOVERY_UNCHANGED = -1
+NOBODY: Mapping[int, tuple[int, int]] = {}
 
 
 class PartitionImage:
@@ -41,6 +44,7 @@ class PartitionImage:
         "adding",
         "elr",
         "isr",
+        "joined",
         "last_known_elr",
         "leader_epoch",
         "leader_id",
@@ -70,6 +74,9 @@ class PartitionImage:
         """The leader was elected from outside of all that vouch for records."""
         self.unclean_epoch = NO_LEADER_EPOCH
         """The latest leader epoch of which that was true."""
+        self.joined = NOBODY
+        """Replicas that a leader has counted in: at which offset of the metadata log, under which
+        leader epoch. As far as records that were replayed here tell; a snapshot does not."""
         self._registration: PartitionRegistration | None = None
 
     @property
@@ -137,10 +144,13 @@ class PartitionImage:
             self._recovery(record.leader_recovery_state)
         self._registration = None
 
-    def replay_change(self, record: PartitionChangeRecord) -> None:
-        """Take what has changed."""
+    def replay_change(self, record: PartitionChangeRecord, offset: int) -> None:
+        """Take what has changed by the record at this offset, or behind it."""
         self.partition_epoch += 1
         if record.isr is not None:
+            if record.leader == LEADER_UNCHANGED and not set(record.isr) <= set(self.isr):
+                came = set(record.isr).difference(self.isr)
+                self.joined = {**self.joined, **dict.fromkeys(came, (offset, self.leader_epoch))}
             self.isr = record.isr
         if record.replicas is not None:
             self.replicas = record.replicas
@@ -159,10 +169,15 @@ class PartitionImage:
             self._recovery(record.leader_recovery_state)
         self._registration = None
 
+    def has_joined_since(self, broker_id: int, offset: int, leader_epoch: int) -> bool:
+        """Whether a leader of a later epoch has counted the replica in, behind the offset."""
+        joined = self.joined.get(broker_id)
+        return joined is not None and joined[0] > offset and joined[1] > leader_epoch
+
     def with_change(self, record: PartitionChangeRecord) -> PartitionImage:
         """What it would be after a change, as a copy."""
         after = copy.copy(self)
-        after.replay_change(record)
+        after.replay_change(record, -1)
         return after
 
     def records(self) -> list[PartitionRecord]:

@@ -134,9 +134,11 @@ class ReplicaHost:
         """As the controller last told, of any partition of the cluster."""
         return self._table.registrations.get(topic_partition)
 
-    def is_damaged(self, topic_partition: TopicPartition) -> bool:
-        """Whether our log of it was found corrupt, and no new one is in sync in its place yet."""
-        return self._roles.is_damaged(topic_partition)
+    def damaged_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """Set while our log of it was found corrupt, and no new one is in sync in its place yet:
+        the latest leader epoch in which the corrupt one may have been fetched into.
+        """
+        return self._roles.damaged_epoch(topic_partition)
 
     def why_uncommitted(self, topic_partition: TopicPartition, offset: int) -> Uncommitted | None:
         """What holds `offset` back; None where we do not lead, or it is committed or not there."""

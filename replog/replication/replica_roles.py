@@ -298,12 +298,12 @@ class ReplicaRoles:
                 )
             )
 
-    def is_damaged(self, topic_partition: TopicPartition) -> bool:
-        """Whether our log was found corrupt, and what was fetched anew in its place is not in sync
-        yet. Being in the in-sync set is no proof of that under a leader epoch in which the corrupt
-        log was fetched into: fetches of before the damage may have counted us in.
+    def damaged_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """Set while our log was found corrupt, and what was fetched anew in its place is not in
+        sync yet, as far as we have heard. Being in the in-sync set is no proof of that under this
+        leader epoch: the corrupt log was fetched into, and those fetches may have counted us in.
         """
-        return topic_partition in self._damage
+        return self._damage.get(topic_partition)
 
     def replace_log(self, topic_partition: TopicPartition, now_ms: int) -> None:
         """The damaged log was set aside: follow from empty."""

@@ -226,7 +226,7 @@ class BrokerNode:
         was_open = registration is not None and self.store.get(fault.topic_partition) is not None
         if fault.damaged:
             if registration is not None and was_open:
-                damaged = self._damaged_log(registration)
+                damaged = self._damaged_log(registration, registration.leader_epoch)
                 self._step_session(session_ev.ReplicaDamaged(damaged), now_ms)
             return
         is_final = isinstance(fault.error, StorageError) and not fault.error.retriable
@@ -236,11 +236,12 @@ class BrokerNode:
             # leader or, being in sync, as the next one. Dead, it is replaced at once.
             self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(fault.error))
 
-    def _damaged_log(self, registration: PartitionRegistration) -> DamagedLog:
+    def _damaged_log(self, registration: PartitionRegistration, leader_epoch: int) -> DamagedLog:
         return DamagedLog(
             topic_partition=registration.topic_partition,
             topic_id=self.store.topic_id(registration.topic_partition),
             partition_epoch=registration.partition_epoch,
+            leader_epoch=leader_epoch,
         )
 
     def _take_loss(self, lost: LostRecords, now_ms: int) -> None:
@@ -320,8 +321,9 @@ class BrokerNode:
             if self.broker_id not in registration.replicas:
                 led.append(registration.topic_partition)  # by whom is others' affair now
                 continue
-            if self.host.is_damaged(registration.topic_partition):
-                damaged.append(self._damaged_log(registration))
+            damaged_epoch = self.host.damaged_epoch(registration.topic_partition)
+            if damaged_epoch is not None:
+                damaged.append(self._damaged_log(registration, damaged_epoch))
             log = self.store.get(registration.topic_partition)
             if registration.leader_id is not None:
                 led.append(registration.topic_partition)

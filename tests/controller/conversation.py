@@ -97,11 +97,12 @@ class Controller:
             response = self.heartbeat_once(broker_id, version, **more)
         return response
 
-    def heartbeat_once(self, broker_id, version=None, damaged=(), **more):
+    def heartbeat_once(self, broker_id, version=None, damaged=(), first_epoch=None, **more):
         return self.ask(
             HeartbeatRequest(
                 broker_id=broker_id,
                 broker_epoch=self.epochs[broker_id],
+                first_broker_epoch=self.epochs[broker_id] if first_epoch is None else first_epoch,
                 version=self.model.version if version is None else version,
                 damaged=tuple(map(self.damaged_log, damaged)),
                 **more,
@@ -117,6 +118,7 @@ class Controller:
             topic_partition=name,
             topic_id=known and known.topic_id,
             partition_epoch=known.partition_epoch if known else 0,
+            leader_epoch=known.leader_epoch if known else 0,
         )
 
     def start(self, *broker_ids, **more):

@@ -28,7 +28,9 @@ def sent(effects, kind=object):
 
 
 def damaged_log(name, partition_epoch=4):
-    return DamagedLog(topic_partition=name, topic_id=TOPIC_ID, partition_epoch=partition_epoch)
+    return DamagedLog(
+        topic_partition=name, topic_id=TOPIC_ID, partition_epoch=partition_epoch, leader_epoch=0
+    )
 
 
 def registered(session, now_ms=0, epoch=7):

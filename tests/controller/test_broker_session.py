@@ -44,7 +44,7 @@ def test_its_epoch_is_set_before_it_asks_for_anything(session):
     effects = session.step(ResponseReceived(request_id=asked, response=answer), 0)
     assert effects[0] == SetBrokerEpoch(7)
     ((_, request),) = sent(effects[1:])
-    assert request == HeartbeatRequest(broker_id=1, broker_epoch=7, version=7)
+    assert request == HeartbeatRequest(broker_id=1, broker_epoch=7, first_broker_epoch=7, version=7)
 
 
 def test_it_says_at_once_that_it_has_caught_up(session):
@@ -130,6 +130,17 @@ def refused(session, error=ErrorCode.STALE_BROKER_EPOCH, now_ms=2000):
     ((asked, _),) = sent(session.step(Tick(), now_ms), HeartbeatRequest)
     answer = ResponseReceived(request_id=asked, response=HeartbeatResponse(error=error))
     return session.step(answer, now_ms)
+
+
+def test_a_run_that_registers_again_says_since_when_it_runs(session):
+    """Goal: the controller knows which run was counted in."""
+    running(session)
+    ((asked, _),) = sent(refused(session), RegisterBrokerRequest)
+    answer = RegisterBrokerResponse(broker_epoch=12, version=9)
+    session.step(ResponseReceived(request_id=asked, response=answer), 2100)
+    effects = session.step(MetadataFollowed(delta(13, fenced=True, epoch=12)), 2100)
+    ((_, heartbeat),) = sent(effects, HeartbeatRequest)
+    assert (heartbeat.broker_epoch, heartbeat.first_broker_epoch) == (12, 7)
 
 
 def test_it_ends_when_another_incarnation_has_registered_and_lives(session):

@@ -163,14 +163,16 @@ def test_broker_epochs_only_grow(controller):
 )
 def test_heartbeats_are_heard_under_the_latest_epoch_only(controller, broker_id, off_by, error):
     epoch = controller.epochs.get(broker_id, 0) + off_by
-    request = HeartbeatRequest(broker_id=broker_id, broker_epoch=epoch, version=99)
+    request = HeartbeatRequest(
+        broker_id=broker_id, broker_epoch=epoch, first_broker_epoch=epoch, version=99
+    )
     assert controller.ask(request).error is error
 
 
 @pytest.mark.parametrize(
     "request_of_zero",
     [
-        HeartbeatRequest(broker_id=0, broker_epoch=1, version=0),
+        HeartbeatRequest(broker_id=0, broker_epoch=1, first_broker_epoch=1, version=0),
         RegisterBrokerRequest(broker_id=0, incarnation_id="x"),
     ],
 )

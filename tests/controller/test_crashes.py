@@ -111,6 +111,7 @@ class Day:
             HeartbeatRequest(
                 broker_id=broker_id,
                 broker_epoch=self.epochs[broker_id],
+                first_broker_epoch=self.epochs[broker_id],
                 version=self.voter.version,
                 **more,
             )

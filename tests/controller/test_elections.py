@@ -9,6 +9,7 @@ import pytest
 from replog.controller.incidents import DamageFound, ElectionCause, LeaderElected, PartitionOffline
 from replog.controller.leader_selection import Candidates, LogEnd, offline_partition
 from replog.messages import DamagedLog, ErrorCode
+from replog.types import NO_LEADER_EPOCH
 from tests.controller.conversation import Controller, leaderless_log, log_of
 
 SUBSETS = [
@@ -330,6 +331,61 @@ def test_an_unclean_election_happens_only_where_the_topic_allows_it(controller):
     assert (lax.leader_id, lax.isr, lax.unclean) == (0, (0,), True)
 
 
+class TestDamageToldBehindTime:
+    """Broker 0 came back with a damaged log, fetched a new one and was counted in, but was deaf to
+    the metadata: when it hears of what has come since, it says once more that it was damaged."""
+
+    @pytest.fixture
+    def first_epoch(self, controller):
+        """0 is in sync again, and was; then both are lost, and 0 registers once more."""
+        controller.create(replicas=(1, 0), min_insync_replicas=2)
+        logs = (log_of(controller.partition(), 0, 9, damaged=True),)
+        controller.restart(0, "second", clean=False, logs=logs)
+        first_epoch = controller.epochs[0]
+        assert controller.propose((1, 0)) is ErrorCode.NONE
+        controller.lose(0)
+        controller.lose(1)
+        assert controller.partition().leader_id is None
+        controller.register(0, incarnation="second", previous=first_epoch)
+        return first_epoch
+
+    def tell(self, controller, first_epoch, leader_epoch):
+        now = controller.partition()
+        told = DamagedLog(
+            topic_partition=now.topic_partition,
+            topic_id=now.topic_id,
+            partition_epoch=now.partition_epoch,
+            leader_epoch=leader_epoch,
+        )
+        controller.heartbeat(0, damaged=(told,), first_epoch=first_epoch)
+
+    def test_who_was_counted_in_with_the_new_log_holds_all(self, controller, first_epoch):
+        """Goal: seed 1795365706230. It was believed, and the other one elected, which had come back
+        with an empty disk."""
+        self.tell(controller, first_epoch, NO_LEADER_EPOCH)
+        now = controller.partition()
+        assert (now.leader_id, now.isr) == (0, (0,))
+
+    def test_who_was_counted_in_by_what_it_fetched_into_the_damaged_log_does_not(
+        self, controller, first_epoch
+    ):
+        self.tell(controller, first_epoch, controller.partition().leader_epoch - 1)
+        assert controller.partition().leader_id is None
+
+    def test_nor_who_was_counted_in_by_an_earlier_run(self, controller, first_epoch):
+        self.tell(controller, controller.epochs[0], NO_LEADER_EPOCH)
+        assert controller.partition().leader_id is None
+
+    def test_nor_who_came_in_by_an_election(self, controller):
+        controller.create(replicas=(1, 0), min_insync_replicas=2)
+        controller.lose(0)
+        controller.heartbeat(0)
+        controller.lose(1)
+        assert controller.partition().leader_id == 0
+        self.tell(controller, -1, NO_LEADER_EPOCH)
+        assert controller.partition().leader_id is None
+
+
 class TestDamage:
     def test_a_damaged_replica_leaves_for_another(self, controller):
         partition = controller.create()
@@ -352,6 +408,7 @@ class TestDamage:
             topic_partition=partition,
             topic_id=uuid.UUID(int=9),
             partition_epoch=before.partition_epoch,
+            leader_epoch=before.leader_epoch,
         )
         controller.heartbeat(0, damaged=(log,))
         assert controller.partition() is before
@@ -365,6 +422,7 @@ class TestDamage:
             topic_partition=partition,
             topic_id=before.topic_id,
             partition_epoch=before.partition_epoch,
+            leader_epoch=before.leader_epoch,
         )
         controller.heartbeat(0, damaged=(late,))
         assert controller.propose((1, 2, 0)) is ErrorCode.NONE

@@ -46,7 +46,7 @@ from tests.controller.one_voter import assert_same_image
 REQUESTS = [
     AlterPartitionRequest(broker_id=0, broker_epoch=0, proposals=()),
     RegisterBrokerRequest(broker_id=0, incarnation_id="x"),
-    HeartbeatRequest(broker_id=0, broker_epoch=0, version=0),
+    HeartbeatRequest(broker_id=0, broker_epoch=0, first_broker_epoch=0, version=0),
     CreateTopicRequest(topic="x"),
     DeleteTopicRequest(topic="x"),
     CreateTopicsRequest(topics=()),
@@ -122,7 +122,8 @@ def test_an_answer_without_records_waits_for_what_it_may_tell_of():
 def test_one_that_resigns_answers_all_that_is_open_once_and_forgets_what_may_be_lost():
     controller = leading()
     ask(controller, RegisterBrokerRequest(broker_id=0, incarnation_id="x"), request_id=5)
-    ask(controller, HeartbeatRequest(broker_id=0, broker_epoch=1, version=1), request_id=6)
+    heartbeat = HeartbeatRequest(broker_id=0, broker_epoch=1, first_broker_epoch=1, version=1)
+    ask(controller, heartbeat, request_id=6)
     effects = controller.step(LeadershipLost(), 0)
     assert [effect.request_id for effect in effects[:-1]] == [5, 6]
     assert {effect.response.error for effect in effects[:-1]} == {ErrorCode.NOT_CONTROLLER}

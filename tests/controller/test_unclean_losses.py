@@ -128,7 +128,10 @@ def test_a_log_found_damaged_before_it_has_caught_up_never_tells(controller):
     controller.start(1, incarnation="second", previous=controller.epochs[1], logs=(log,))
     now = controller.partition()
     damaged = DamagedLog(
-        topic_partition=T0, topic_id=now.topic_id, partition_epoch=now.partition_epoch
+        topic_partition=T0,
+        topic_id=now.topic_id,
+        partition_epoch=now.partition_epoch,
+        leader_epoch=now.leader_epoch,
     )
     controller.heartbeat(1, damaged=(damaged,))
     assert (elections(controller)[0].awaited, elections(controller)[0].untold) == ((0,), (1,))
