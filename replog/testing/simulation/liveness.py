@@ -12,6 +12,7 @@ from replog.testing.simulation.violation import Violation
 from replog.testing.simulation.world import World
 
 PATIENCE_MS = 90_000
+"""Beside the time for the longest log to be fetched anew."""
 STEP_MS = 500
 PRODUCE_ON_MS = 2000
 
@@ -21,13 +22,27 @@ def demand_liveness(world: World) -> None:
     scheduler = world.scheduler
     scheduler.run_until(scheduler.now_us + PRODUCE_ON_MS * MICROSECONDS_PER_MS)
     world.stop_clients()
-    ends_us = scheduler.now_us + PATIENCE_MS * MICROSECONDS_PER_MS
+    patience_ms = PATIENCE_MS + _refetch_ms(world)
+    ends_us = scheduler.now_us + patience_ms * MICROSECONDS_PER_MS
     while (reason := next(unfinished(world), None)) is not None:
         if scheduler.now_us >= ends_us:
-            raise Violation("L1", f"{PATIENCE_MS} ms after the last fault {reason}")
+            raise Violation("L1", f"{patience_ms} ms after the last fault {reason}")
         scheduler.run_until(scheduler.now_us + STEP_MS * MICROSECONDS_PER_MS)
     check_acknowledged(world)
     world.losses.check(world.quorum.truth.image)
+
+
+def _refetch_ms(world: World) -> int:
+    """How long a follower without records may need for the longest log, with twice the time that an
+    answer and its sync take on average; a batch an answer where fetches are that small.
+    """
+    options = world.options
+    answers = 0
+    for broker in world.brokers.values():
+        for log in broker.disk.logs.values():
+            size_bytes = sum([batch.size_bytes for batch in log.batches])
+            answers = max(answers, min(len(log.batches), size_bytes // options.fetch_bytes + 1))
+    return answers * 2 * (2 * options.latency_us + options.sync_us) // MICROSECONDS_PER_MS
 
 
 def unfinished(world: World) -> Iterator[str]:

@@ -53,6 +53,11 @@ class QuorumTruth:
     def log_of(self, voter_id: int) -> SimMetadataLog:
         return self.controllers[voter_id].disk.metadata
 
+    def committed_before(self, epoch: int) -> int:
+        """Where what earlier epochs have committed ends."""
+        place = bisect.bisect_left(self.committed, epoch, key=lambda batch: batch.leader_epoch)
+        return self._bases[place] if place < len(self._bases) else self.end_offset
+
     def committed_at(self, offset: int) -> StoredBatch | None:
         """The committed batch that holds `offset`."""
         place = bisect.bisect_right(self._bases, offset) - 1
