@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from replog.errors import UsageError, shown
+
 
 class Clock(Protocol):
     """Milliseconds that never go back (for deadlines), and those of the calendar (for records)."""
@@ -40,3 +42,15 @@ class ManualClock:
 
     def wall_ms(self) -> int:
         return self.now_ms
+
+
+def check_clock(clock: Clock) -> Clock:
+    """The clock itself. Raises UsageError unless both its readings are of type int."""
+    for name in ("monotonic_ms", "wall_ms"):
+        reading = getattr(clock, name)()
+        if type(reading) is not int:
+            raise UsageError(
+                f"expected {name} of the clock to return an int, found {shown(reading)}",
+                argument="clock",
+            )
+    return clock

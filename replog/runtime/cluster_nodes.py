@@ -170,7 +170,8 @@ def check_racks(racks: object, layout: ClusterLayout) -> dict[int, str]:
                 f"expected the rack of broker {broker_id} to be a string, found {shown(rack)}",
                 argument="racks",
             )
-    return dict(racks)
+    # Native code takes no kind of str but str itself.
+    return {broker_id: str(rack) for broker_id, rack in racks.items()}
 
 
 def check_directory(directory: object) -> str:

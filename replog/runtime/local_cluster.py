@@ -25,7 +25,7 @@ from replog.config import ControllerOptions, LogConfig, QuorumOptions, Replicati
 from replog.errors import NoLeaderError, ReplicationError, UsageError, shown
 from replog.messages import CreateTopicRequest, DeleteTopicRequest
 from replog.registrations import TopicConfig
-from replog.runtime.clock import SystemClock
+from replog.runtime.clock import SystemClock, check_clock
 from replog.runtime.cluster_nodes import (
     check_directory,
     check_layout,
@@ -92,8 +92,8 @@ class LocalCluster:
         directory: where the logs are; new, empty or of an earlier run of a cluster like this. None:
         a temporary one, gone at the end. replication, controller, quorum: options of the brokers'
         replicas and sessions, and of the controllers' elections. Raises UsageError for no brokers,
-        an even number of controllers, racks of others than the brokers; entering raises it for a
-        directory of something else.
+        an even number of controllers, racks of others than the brokers, a clock whose readings are
+        no ints; entering raises it for a directory of something else.
         """
         layout = check_layout(brokers, controllers, combined=combined)
         self.controller_ids = layout.controllers
@@ -106,7 +106,7 @@ class LocalCluster:
             replication=replication or ReplicationOptions(),
             controller=controller or ControllerOptions(),
             quorum=quorum or QuorumOptions(),
-            clock=clock or SystemClock(),
+            clock=SystemClock() if clock is None else check_clock(clock),
         )
         self._state: RunningCluster | None = None
         self._blocking: BlockingCluster | None = None

@@ -1,4 +1,5 @@
-"""Any field of any message may hold anything: the protocol's error comes back, and nothing changes.
+"""Any field of any message may hold any value of its type, as a decoder makes it: the protocol's
+error comes back, and nothing changes.
 
 Each case starts from a cluster with records in two epochs, feeds one host messages with arbitrary
 values, and compares its log, its epochs and its high watermark with what they may be.

@@ -15,6 +15,7 @@ from replog.admin_messages import (
 )
 from replog.config import ControllerOptions, QuorumOptions, ReplicationOptions
 from replog.errors import UsageError
+from replog.runtime.clock import ManualClock
 from tests.runtime.test_local_cluster import run
 
 KINDS = (ReplicationOptions, ControllerOptions, QuorumOptions)
@@ -71,6 +72,11 @@ def test_the_defaults_are_taken_and_public() -> None:
         ({"directory": 5}, "expected directory to be a path, found 5"),
         ({"directory": b"logs"}, "expected directory to be a path, found b'logs'"),
         ({"directory": "a\0b"}, "expected directory to be a path"),
+        ({"clock": ManualClock(1.5)}, "expected monotonic_ms of the clock to return an int, found"),
+        (
+            {"clock": ManualClock(np.int64(1))},
+            "expected monotonic_ms of the clock to return an int",
+        ),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused_before_it_is_entered(options, sentence) -> None:
@@ -80,6 +86,13 @@ def test_a_cluster_that_cannot_be_is_refused_before_it_is_entered(options, sente
 
 def test_a_rack_may_be_given_to_some_brokers_alone() -> None:
     replog.LocalCluster(3, racks={1: "a"})
+
+
+def test_a_rack_may_be_any_kind_of_string() -> None:
+    async def scenario(cluster) -> None:
+        await cluster.create_topic("orders")
+
+    run(scenario, brokers=1, racks={1: np.str_("a")})
 
 
 @pytest.mark.parametrize("below", ["", "/deeper"])
