@@ -6,12 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from replog.testing.simulation.batches import StoredBatch, stored
+from replog.testing.simulation.batches import ClientBatch, StoredBatch, stored
+from replog.testing.simulation.checkers.clients import ProducersKeepTheirOrder
 from replog.testing.simulation.checkers.quorum import CommittedMetadataStays
 from replog.testing.simulation.liveness import _refetch_ms
 from replog.testing.simulation.quorum_truth import QuorumTruth
 from replog.testing.simulation.sim_metadata_log import Messages
 from replog.testing.simulation.violation import Violation
+from replog.types import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
 
 
 def begin(offset: int, epoch: int) -> StoredBatch:
@@ -36,6 +40,23 @@ def test_a_leader_that_is_slow_to_begin_need_not_hold_what_a_later_epoch_has_com
         checker.epoch_begun(log_with(begin(0, 3)), 3)
     with pytest.raises(Violation, match="without what is committed up to 2"):
         checker.epoch_begun(log_with(first, begin(1, 5)), 5)
+
+
+@pytest.mark.parametrize(("log_start", "may_refuse"), [(0, False), (4, False), (5, True)])
+def test_a_leader_may_refuse_what_follows_a_deleted_batch(log_start: int, may_refuse: bool) -> None:
+    """Goal: seed 1795367333813. A replica that has fetched only what is left knows an old repeat
+    of the producer, come late, and nothing of what came after it."""
+    before = ClientBatch(("c",), producer_id=9, producer_epoch=0, first_sequence=2)
+    late = ClientBatch(("d",), producer_id=9, producer_epoch=0, first_sequence=3)
+    committed = [stored(4, 1, before)]
+    truth = SimpleNamespace(partitions={ORDERS: SimpleNamespace(log_start=log_start)})
+    truth.partitions[ORDERS].committed = committed
+    checker = ProducersKeepTheirOrder(truth)
+    if may_refuse:
+        checker.refused(ORDERS, late)
+        return
+    with pytest.raises(Violation, match="as out of order"):
+        checker.refused(ORDERS, late)
 
 
 @pytest.mark.parametrize(("fetch_bytes", "answers"), [(1, 30), (300, 21), (1_048_576, 1)])

@@ -112,12 +112,14 @@ class ProducersKeepTheirOrder:
     def refused(self, name: TopicPartition, batch: ClientBatch) -> None:
         """A leader calls out of order what comes after all that was acknowledged with acks=all.
 
-        It may: the batch was committed, deleted before its producer heard of that, and the replica
-        has fetched only what is left.
+        It may, where its replica has fetched only what is left: the batch was committed, and
+        deleted before its producer heard of that; or what comes right before it is deleted, and an
+        older repeat, come late, is all that the replica knows of the producer.
         """
         truth = self.truth.partitions[name]
         if not any(
-            known.content == batch and known.base_offset < truth.log_start
+            known.base_offset < truth.log_start
+            and (known.content == batch or _is_right_before(known.content, batch))
             for known in truth.committed
         ):
             raise Violation(
@@ -134,3 +136,12 @@ class ProducersKeepTheirOrder:
             or batch.base_offset < truth.log_start
             for batch in truth.committed
         )
+
+
+def _is_right_before(one: ClientBatch, other: ClientBatch) -> bool:
+    """Whether a producer has sent one batch, and then the other."""
+    return (one.producer_id, one.producer_epoch, one.last_sequence + 1) == (
+        other.producer_id,
+        other.producer_epoch,
+        other.first_sequence,
+    )
