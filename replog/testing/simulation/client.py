@@ -47,9 +47,20 @@ class Client:
         """Send a request; `answered` is called once, with None after the timeout."""
         self._next_id += 1
         request_id = self._next_id
-        connection = self.network.request(self.address, server, request_id, request)
+        connection = self._dead_connection(server)
+        if connection is None:
+            connection = self.network.request(self.address, server, request_id, request)
         self._waiting[request_id] = (connection, answered)
         self.scheduler.after(timeout_us, self._timed_out, request_id)
+
+    def _dead_connection(self, server: int) -> Connection | None:
+        """One that is broken, and on which something waits all the same: nobody has told us. What
+        is written to it is lost; nobody opens another before they know.
+        """
+        for connection, _ in self._waiting.values():
+            if connection.server == server and not (connection.open or connection.client_knows):
+                return connection
+        return None
 
     @property
     def waiting(self) -> int:
