@@ -3,7 +3,7 @@
 Every `replog/_native/NAME.pyx` becomes the extension `replog._native.NAME`, linked with the
 `replog/_native/c/*.c` whose name starts with NAME. Every `replog/wire/schemas/NAME.schema` becomes
 the extension `replog.wire.NAME`, by way of Cython that `codegen` writes. The pure core of a broker,
-`replog/replication`, is Python that mypyc compiles as it is: it runs without, at half the speed.
+`replog/replication`, is Python that mypyc compiles as it is: it runs without, but slower.
 What is generated stays under `build/`.
 
 Environment:
