@@ -6,8 +6,8 @@ PYTEST := $(BIN)/python -m pytest
 # One process a core; tests that share a Spark session stay in one of them.
 PARALLEL := -n auto --dist loadgroup
 
-.PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan fuzz \
-	crash sim scenarios mutants lint format check bench bench-quick bench-spark build environment \
+.PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan threads tsan fuzz \
+	crash faults faults-mutants sim shake scenarios mutants lint format check bench bench-quick bench-spark build environment \
 	environment-run annotate dist clean
 
 help: ## what each target does
@@ -39,6 +39,14 @@ judge: build ## Kafka's own tools and a broker read what replog wrote (Java 17, 
 asan: build ## native tests under the address and undefined-behaviour sanitizers
 	scripts/asan $(TESTS)
 
+threads: build ## threads in everything that is public: MINUTES=1, or SEED=n [SEEDS=k] [KIND=log]
+	@PYTHONPATH=. $(BIN)/python tests/threads/runs.py $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(KIND),--kind $(KIND)) --minutes $(or $(MINUTES),1)
+
+tsan: build ## the same under ThreadSanitizer
+	@scripts/tsan $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(KIND),--kind $(KIND)) --minutes $(or $(MINUTES),1)
+
 fuzz: build ## a short run of each fuzz target: SECONDS_EACH=30
 	scripts/fuzz $(or $(SECONDS_EACH),30)
 
@@ -46,11 +54,22 @@ sim: build ## simulated clusters: SEED=n [SEEDS=k], or 8 CPU-minutes of fresh se
 	@PYTHONPATH=. $(BIN)/python tests/sim/runs.py $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
 		$(if $(SCHEDULE),--schedule $(SCHEDULE)) $(if $(FRESH),--fresh $(FRESH)) --cpu-minutes $(or $(CPU_MINUTES),8)
 
+shake: build ## whole clusters, killed and opened again: MINUTES=2, or SEED=n [SEEDS=k]; KNOWN=all
+	@PYTHONPATH=. $(BIN)/python tests/shake/runs.py $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(KNOWN),--known $(KNOWN)) --minutes $(or $(MINUTES),2)
+
 scenarios: build ## the simulator's transcripts happen as written: REWRITE=1 renews them
 	@PYTHONPATH=. $(BIN)/python tests/sim/transcripts.py $(if $(REWRITE),--rewrite)
 
 mutants: build ## the simulator catches every planted bug
 	@PYTHONPATH=. $(BIN)/python tests/sim/mutants.py $(MUTANT)
+
+faults: build ## logs with failing system calls: SEED=n [SEEDS=k], or CPU_MINUTES=8 of fresh seeds (FRESH=tree)
+	@PYTHONPATH=. $(BIN)/python tests/faults/runs.py $(if $(SEED),--seed $(SEED)) $(if $(SEEDS),--seeds $(SEEDS)) \
+		$(if $(SCRIPT),--script $(SCRIPT)) $(if $(FRESH),--fresh $(FRESH)) --cpu-minutes $(or $(CPU_MINUTES),8)
+
+faults-mutants: build ## runs with faults catch every planted bug of the engine: BUG=name
+	@PYTHONPATH=. $(BIN)/python tests/faults/mutants.py $(BUG)
 
 crash: build ## every crash state that the enumerator finds, not only CI's share
 	REPLOG_CRASH_STATES=all $(PYTEST) tests/crash -q
@@ -62,7 +81,7 @@ format: environment ## let ruff put the layout right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: test crash sim judge asan fuzz lint ## what CI runs, nothing more
+check: test crash faults sim shake judge asan threads tsan fuzz lint ## what CI runs, nothing more
 
 bench: build ## every benchmark at full size but Spark's
 	@mkdir -p bench/results

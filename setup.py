@@ -9,7 +9,8 @@ What is generated stays under `build/`.
 Environment:
     REPLOG_WERROR=1     compiler warnings are errors (CI)
     REPLOG_DEBUG=1      bounds checks everywhere, no optimisation, debug symbols
-    REPLOG_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer (`make asan`)
+    REPLOG_SANITIZE=1   AddressSanitizer and UndefinedBehaviorSanitizer (`make asan`);
+                        `thread`: ThreadSanitizer (`make tsan`)
     REPLOG_OPTIMIZE=N   gcc's level, 3 by default; 0 builds five times as fast
     REPLOG_CORE=0       leave the pure core to the interpreter, as debug and sanitizer builds do
     REPLOG_BUILD=0      no native modules: `scripts/environment` installs what is around them, and
@@ -37,7 +38,8 @@ CORE = Path("replog/replication")
 # Values and protocols: mypyc would leave them to the interpreter.
 NOT_COMPILED = {"__init__", "effects", "events", "incidents", "isr", "log_view"}
 DEBUG = os.environ.get("REPLOG_DEBUG") == "1"
-SANITIZE = os.environ.get("REPLOG_SANITIZE") == "1"
+SANITIZERS = {"1": "address,undefined", "thread": "thread"}
+SANITIZE = SANITIZERS.get(os.environ.get("REPLOG_SANITIZE", ""))
 OPTIMIZE = os.environ.get("REPLOG_OPTIMIZE", "3")
 VARIANT = "debug" if DEBUG else "sanitize" if SANITIZE else "release"
 COMPILES = os.environ.get("REPLOG_BUILD") != "0"
@@ -93,7 +95,7 @@ def extensions() -> list[Extension]:
     arguments = ["-O0", "-g", "-UNDEBUG"] if DEBUG else [f"-O{OPTIMIZE}"]
     link_arguments = []
     if SANITIZE:
-        sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+        sanitizers = [f"-fsanitize={SANITIZE}", "-fno-sanitize-recover=undefined"]
         arguments = ["-O1", "-g", "-fno-omit-frame-pointer", *sanitizers]
         link_arguments = sanitizers
     if os.environ.get("REPLOG_WERROR") == "1":

@@ -12,16 +12,16 @@ with replog.LocalCluster(3) as cluster:
         print(record.offset, record.value)
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
-from replog.errors import ReplogError
-from replog.storage.log_directory import LogDirectory
-from replog.storage.partition_log import PartitionLog as Log
-from replog.types import Codec, Isolation, Record, TimestampType, TopicPartition
-
 if TYPE_CHECKING:
+    from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
+    from replog.errors import ReplogError
     from replog.runtime.local_cluster import LocalCluster
+    from replog.storage.log_directory import LogDirectory
+    from replog.storage.partition_log import PartitionLog as Log
+    from replog.types import Codec, Isolation, Record, TimestampType, TopicPartition
 
 __all__ = [
     "Codec",
@@ -39,13 +39,33 @@ __all__ = [
     "TopicPartition",
 ]
 
+# Where each name comes from, and what it is called there. Imported at first use: the command's help
+# needs no pyarrow, and who opens one log needs no asyncio and nothing of what a cluster needs.
+_HOMES = {
+    "Codec": ("replog.types", "Codec"),
+    "ControllerOptions": ("replog.config", "ControllerOptions"),
+    "Isolation": ("replog.types", "Isolation"),
+    "LocalCluster": ("replog.runtime.local_cluster", "LocalCluster"),
+    "Log": ("replog.storage.partition_log", "PartitionLog"),
+    "LogConfig": ("replog.config", "LogConfig"),
+    "LogDirectory": ("replog.storage.log_directory", "LogDirectory"),
+    "QuorumOptions": ("replog.config", "QuorumOptions"),
+    "Record": ("replog.types", "Record"),
+    "ReplicationOptions": ("replog.config", "ReplicationOptions"),
+    "ReplogError": ("replog.errors", "ReplogError"),
+    "TimestampType": ("replog.types", "TimestampType"),
+    "TopicPartition": ("replog.types", "TopicPartition"),
+}
+
 
 def __getattr__(name: str) -> Any:
-    # Who opens one log should not wait for asyncio and all that a cluster needs.
-    if name == "LocalCluster":
-        import importlib
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(home[0]), home[1])
+    globals()[name] = found
+    return found
 
-        found = importlib.import_module("replog.runtime.local_cluster").LocalCluster
-        globals()[name] = found
-        return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

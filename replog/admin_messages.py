@@ -219,6 +219,8 @@ class PartitionStatus:
     suspect: tuple[int, ...] = ()
     """Back from an unclean stop: not one of them alone vouches for anything."""
     damaged: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+    """In sync when they stopped, and back without the log that they had."""
     message: str | None = None
 
 

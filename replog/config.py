@@ -15,6 +15,7 @@ LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 FLUSH_INTERVAL_MS = 1000
 
+UncleanRecovery = Literal["refuse", "cut"]
 FlushMode = Literal["os", "interval", "commit"]
 CompressionType = Literal["producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"]
 MessageTimestampType = Literal["CreateTime", "LogAppendTime"]
@@ -43,6 +44,7 @@ _CHOICES = {
     "flush_mode": get_args(FlushMode),
     "compression_type": get_args(CompressionType),
     "message_timestamp_type": get_args(MessageTimestampType),
+    "unclean_recovery": get_args(UncleanRecovery),
 }
 # Of the codec that compression_type names; for any other, of whatever codec an append names.
 _LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
@@ -58,6 +60,10 @@ class LogConfig:
     flush_mode: `os` leaves syncing to flush() and the system, as Kafka's default does; `interval`
     also syncs on the first append after flush_ms (1 s unless set); `commit` syncs before an append
     returns.
+
+    unclean_recovery: what opening does after an unclean stop with damage that has whole batches
+    behind it, and that replog's own writes cannot have left: `refuse` leaves all as it is and says
+    so, `cut` ends the log there, as Kafka does.
     """
 
     segment_bytes: int = 1073741824
@@ -80,6 +86,7 @@ class LogConfig:
     flush_ms: int = LONG_MAX
     producer_id_expiration_ms: int = 86400000
     decompressed_bytes_max: int = 64 * 1024 * 1024
+    unclean_recovery: UncleanRecovery = "refuse"
 
     def __post_init__(self) -> None:
         for name, (low, high) in _RANGES.items():

@@ -61,6 +61,10 @@ class CorruptFileError(StorageError):
     """A side file (checkpoint, snapshot, metadata) cannot be read as its format says."""
 
 
+class MissingLogError(StorageError):
+    """A log that held records is not there. None is made in its place while nobody else leads."""
+
+
 class NoSpaceError(StorageError):
     """The file system is full. What was half written is rolled back; appends may be tried again."""
 
@@ -109,6 +113,14 @@ class OffsetError(ReplogError):
 
 class OffsetOutOfRangeError(OffsetError):
     """The offset lies outside [log_start_offset, log_end_offset]."""
+
+
+class LogDivergedError(OffsetOutOfRangeError):
+    """What was read up to the offset is not what the log has there now: an election that may lose
+    records lost it (KIP-320). From `diverging_offset` on the two have nothing in common.
+    """
+
+    diverging_offset: int | None = None
 
 
 class OutOfOrderOffsetError(OffsetError):
@@ -219,6 +231,12 @@ class UnknownTopicOrPartitionError(ReplicationError):
     """The topic does not exist, or has no such partition, or its broker has not heard of it yet."""
 
     retriable = True
+
+
+class UnknownTopicIdError(UnknownTopicOrPartitionError):
+    """The topic is gone, and its name another one's. A repeat would be for that one."""
+
+    retriable = False
 
 
 class TopicExistsError(ReplicationError):

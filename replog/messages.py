@@ -3,7 +3,8 @@
 A request travels under an id of its sender's choice, and its response comes back under the same id,
 as on a Kafka connection; nothing else ties them together. Between two brokers messages keep their
 order until the connection breaks. Records, acknowledgements, high watermarks and log starts travel
-by fetches alone: a follower acknowledges an offset by asking for the next one.
+by fetches alone: a follower acknowledges an offset by asking for the next one. Whatever is asked of
+a partition names its topic by id, too: by now the same name may stand for another topic (KIP-516).
 
 Outcomes that a peer must expect are values here (`error`, `diverging_epoch`), never exceptions.
 Shapes follow Kafka's Fetch, Produce, ListOffsets, DeleteRecords and AlterPartition.
@@ -128,12 +129,11 @@ class FetchPartition:
 
     A follower's claim: every offset `< fetch_offset` is in its log, and the last one carries
     `last_fetched_epoch` (NO_LEADER_EPOCH: it knows of no epoch). Consumers leave the claim out.
-    Followers name the topic by `topic_id` too: the same name may stand for another topic by now.
     """
 
     topic_partition: TopicPartition
+    topic_id: uuid.UUID
     fetch_offset: int
-    topic_id: uuid.UUID | None = None
     current_leader_epoch: int = NO_LEADER_EPOCH
     last_fetched_epoch: int = NO_LEADER_EPOCH
     log_start_offset: int = UNKNOWN_OFFSET
@@ -205,7 +205,8 @@ class FetchResponse:
 class ProduceRequest:
     """Append whole batches, per partition; wait up to `timeout_ms` for what `acks` asks."""
 
-    partitions: tuple[tuple[TopicPartition, RawBatches], ...]
+    partitions: tuple[tuple[TopicPartition, uuid.UUID, RawBatches], ...]
+    """Each with the id of its topic."""
     acks: int = Acks.ALL
     timeout_ms: int = 30000
 
@@ -241,6 +242,7 @@ class ListOffsetsRequest:
     """
 
     topic_partition: TopicPartition
+    topic_id: uuid.UUID
     timestamp: int
     replica_id: int = CONSUMER
     current_leader_epoch: int = NO_LEADER_EPOCH
@@ -260,9 +262,10 @@ class ListOffsetsResponse:
 
 @frozen
 class DeleteRecordsRequest:
-    """Drop the records below each offset (-1: the high watermark); waits for live replicas."""
+    """Drop the records below each offset (-1: the high watermark); waits for other replicas."""
 
-    partitions: tuple[tuple[TopicPartition, int], ...]
+    partitions: tuple[tuple[TopicPartition, uuid.UUID, int], ...]
+    """Each with the id of its topic."""
     timeout_ms: int = 30000
 
 
@@ -327,13 +330,15 @@ class AlterPartitionResponse:
 
 @frozen
 class ReplicaState:
-    """How a starting broker finds one of its logs; `damaged`: corrupt below the recovery point."""
+    """How a broker finds one of its logs; `missing`: it is gone, though it had records."""
 
     topic_partition: TopicPartition
     topic_id: uuid.UUID
     latest_epoch: int
     log_end_offset: int
     damaged: bool = False
+    """Corrupt below the recovery point."""
+    missing: bool = False
 
 
 @frozen
@@ -352,6 +357,10 @@ class RegisterBrokerRequest:
     listeners: tuple[Listener, ...] = ()
     cluster_id: str | None = None
     """Of the cluster that its directory belongs to; None: of whichever takes it."""
+    directory_id: uuid.UUID | None = None
+    """Of the directory that its logs are in; None: it has none."""
+    last_broker_epoch: int = NO_BROKER_EPOCH
+    """The latest one that was noted in the directory; NO_BROKER_EPOCH: none was."""
 
 
 @frozen

@@ -3,6 +3,10 @@
 import importlib
 import importlib.resources
 import pkgutil
+import subprocess
+import sys
+
+import pytest
 
 import replog
 import replog._native
@@ -12,6 +16,20 @@ def test_every_native_module_imports():
     """Goal: an extension that lacks a symbol fails here, by name. Method: import each one found."""
     for module in pkgutil.iter_modules(replog._native.__path__):
         importlib.import_module(f"replog._native.{module.name}")
+
+
+def test_every_public_name_is_found_and_no_other():
+    for name in replog.__all__:
+        assert getattr(replog, name).__module__.startswith("replog.")
+    assert dir(replog) == sorted(replog.__all__)
+    with pytest.raises(AttributeError, match="nothing_of_the_kind"):
+        _ = replog.nothing_of_the_kind
+
+
+def test_the_command_imports_no_pyarrow_for_its_help():
+    """Goal: a help text without the wait for what it does not use. Method: look in sys.modules."""
+    script = "import sys, replog.cli.main; sys.exit('pyarrow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_package_says_that_it_is_typed():

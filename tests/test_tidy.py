@@ -23,19 +23,19 @@ CODE = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 # A native module cimports or imports only modules of a line above its own.
 NATIVE_ORDER = (
     {"arguments", "batch_format", "crc32c", "file_system", "message_cursor", "mutex"},
-    {"file_replacement"},
+    {"file_replacement", "log_guard"},
     {"mapped_file"},
     {
+        "file_cut",
         "recorded_calls",
         "record_batch",
         "record_walk",
         "compression",
-        "slot_array",
         "producer_snapshot",
         "snapshot_files",
         "transaction_list",
     },
-    {"record_columns", "input_columns"},
+    {"record_columns", "input_columns", "slot_array"},
     {"arrow_batch", "batch_cursor"},
     {
         "record_encoder",
@@ -47,12 +47,14 @@ NATIVE_ORDER = (
         "producer_state",
         "transaction_index",
     },
-    {"batch_set", "stretch_decoder"},
-    {"log_segment"},
+    {"batch_set", "segment_files", "stretch_decoder"},
+    {"log_segment", "retired_files"},
     {"readable_log"},
     {"append_result"},
     {"appendable_log"},
+    {"follower_log"},
     {"log"},
+    {"segment_listing", "segment_recovery"},
     {"log_recovery"},
 )
 SYSTEM_CALL_MODULES = {"file_system", "mapped_file", "recorded_calls"}

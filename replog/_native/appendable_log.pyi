@@ -1,4 +1,5 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from typing_extensions import Buffer
 
@@ -6,32 +7,26 @@ from replog._native.append_result import AppendResult
 from replog._native.readable_log import ReadableLog
 from replog.config import LogConfig
 
-SEGMENT_SUFFIXES: tuple[str, ...]
 CODECS: dict[str, int]
 SNAPSHOT_INTERVAL_BYTES: int
 
 class AppendableLog(ReadableLog):
     config: LogConfig
-    failed: bool
+    keeper: Any
     written_epoch: int
     def __init__(
         self,
         path: str,
         config: LogConfig,
+        keeper: Any,
         *,
         clock: Callable[[], int],
         jitter: Callable[[int], int] | None = None,
     ) -> None: ...
-    def write_epochs(self) -> None: ...
-    def lower_recovery_point(self, offset: int) -> None: ...
-    def write_recovery_point(self, offset: int) -> None: ...
-    def note_recovery_point(self, offset: int) -> None: ...
-    def write_log_start(self, offset: int) -> None: ...
     @property
     def recovery_point(self) -> int: ...
     @property
     def synced_end_offset(self) -> int: ...
-    def refuse(self) -> None: ...
     def append_as_leader(
         self,
         batches: Buffer,
@@ -40,8 +35,8 @@ class AppendableLog(ReadableLog):
         now_ms: int | None = None,
         coordinator: bool = False,
     ) -> AppendResult: ...
-    def write_epochs_or(self, before: list[tuple[int, int]]) -> None: ...
-    def take_snapshot(self) -> None: ...
-    def append_as_follower(self, batches: Buffer, *, now_ms: int | None = None) -> AppendResult: ...
+    def append_parts_as_leader(
+        self, parts: Iterable[Buffer], leader_epoch: int, *, now_ms: int | None = None
+    ) -> AppendResult: ...
     def roll(self, *, now_ms: int | None = None) -> bool: ...
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> bool: ...

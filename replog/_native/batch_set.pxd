@@ -42,8 +42,10 @@ cdef class BatchSet:
     ) noexcept
     cdef void sum_anew(self) noexcept nogil
     cdef bint sum_matches(self, PendingBatch* pending) noexcept
+    cdef int64_t span_of(self, const PendingBatch* last) noexcept
     # Batches from a leader's log: kept as they are; CRC and chain checked, a partial tail ignored.
-    # Stops before a batch that would pass `limit` bytes, but takes one at least.
+    # Stops before a batch that would pass `limit` bytes, or what one segment can number where there
+    # is a limit, but takes one at least.
     cdef int load_from_leader(
         self, const uint8_t* bytes, int64_t length, int64_t limit, str path, bint dense
     ) except -1
@@ -51,6 +53,8 @@ cdef class BatchSet:
     cdef int load_empty(
         self, int64_t base_offset, int64_t last_offset, int32_t leader_epoch
     ) except -1
+    # Whether one segment of so many bytes can hold all of them.
+    cdef bint fits(self, int64_t segment_bytes) noexcept
     cdef void release(self) noexcept
     cdef int check_size(self, int64_t segment_bytes, str path) except -1
     cdef int refuse_cut(self, int64_t length, str path) except -1

@@ -8,6 +8,7 @@ bytes are never changed. A follower's append keeps the bytes and checks that the
 The arrays are kept from append to append, so that a steady stream allocates nothing.
 """
 
+from libc.limits cimport INT_MAX
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
@@ -388,7 +389,10 @@ cdef class BatchSet:
             if outcome == BATCH_OK and not self.sum_matches(pending):
                 outcome = BATCH_BAD_CRC
             if outcome == BATCH_PARTIAL or (
-                outcome == BATCH_OK and at and pending.header.size_bytes > limit - at
+                outcome == BATCH_OK and at and (
+                    pending.header.size_bytes > limit - at
+                    or (limit < OFFSET_MAX and self.span_of(pending) > INT_MAX)
+                )
             ):
                 break
             if outcome != BATCH_OK:
@@ -417,6 +421,16 @@ cdef class BatchSet:
         self.parts[0].iov_len = at
         self.part_count = 1
         return 0
+
+    cdef int64_t span_of(self, const PendingBatch* last) noexcept:
+        """How far the last offset lies behind the first: indexes keep that in 31 bits."""
+        return last.header.last_offset - self.batches[0].header.base_offset
+
+    cdef bint fits(self, int64_t segment_bytes) noexcept:
+        return (
+            self.length_bytes <= segment_bytes
+            and self.span_of(self.batches + self.count - 1) <= INT_MAX
+        )
 
     cdef bint sum_matches(self, PendingBatch* pending) noexcept:
         cdef bint matches

@@ -9,16 +9,18 @@ clients.
     3 lz4     04 22 4d 18 60 40 82, independent blocks of 64 KiB as (length, block)*, 00 00 00 00
     4 zstd    plain frames
 
-The codecs themselves are pyarrow's and the standard library's, called once per batch or block
-without the GIL. What is read is not trusted: no size that the payload declares is allocated before
-it was held against the cap and against the most that its bytes can expand to, and output stops at
-the cap.
+The codecs themselves are pyarrow's, the standard library's and zstandard's, called once per batch
+or block without the GIL. Making a context of zstd's costs ten times what a small batch does: each
+thread keeps its own. What is read is not trusted: no size that the payload declares is allocated
+before it was held against the cap and against the most that its bytes can expand to, and output
+stops at the cap.
 """
 
 import threading
 import zlib
 
 import pyarrow as pa
+import zstandard
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
@@ -60,6 +62,23 @@ cdef object codec_of(str name, object level):
     if codec is None:
         codec = kept[key] = pa.Codec(name, compression_level=level)
     return codec
+
+
+cdef object zstd_compressor(int level):
+    cdef dict kept = kept_codecs.__dict__
+    key = ("zstd", level)
+    compressor = kept.get(key)
+    if compressor is None:
+        compressor = kept[key] = zstandard.ZstdCompressor(level=level)
+    return compressor
+
+
+cdef object zstd_decompressor():
+    cdef dict kept = kept_codecs.__dict__
+    decompressor = kept.get("zstd")
+    if decompressor is None:
+        decompressor = kept["zstd"] = zstandard.ZstdDecompressor()
+    return decompressor
 
 
 cdef str name_of(int codec):
@@ -112,7 +131,7 @@ def compress(codec: int, payload, level: int | None = None):
         return compress_snappy(memoryview(payload).cast("B"))
     if number == LZ4:
         return compress_lz4(memoryview(payload).cast("B"), level)
-    return codec_of("zstd", LEVELS[ZSTD][2] if level is None else level).compress(payload)
+    return zstd_compressor(LEVELS[ZSTD][2] if level is None else level).compress(payload)
 
 
 cdef object compress_snappy(object payload):
@@ -168,6 +187,10 @@ def decompress(codec: int, payload, output_bytes_max: int):
         return decompress_gzip(view, cap)
     if number == SNAPPY:
         return decompress_snappy(view, cap)
+    if number == ZSTD:
+        whole = decompress_whole_zstd(view, cap)
+        if whole is not None:
+            return whole
     return decompress_stream(name, view, cap)
 
 
@@ -209,14 +232,35 @@ cdef object decompress_gzip(object view, int64_t cap):
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+cdef int64_t first_read(object view) except -1:
+    # In proportion to the input, so that most batches take one read.
+    return max(<int64_t>FIRST_READ_BYTES, min(8 * <int64_t>len(view), READ_BYTES_MAX))
+
+
+cdef object decompress_whole_zstd(object view, int64_t cap):
+    # In one call with a kept context, or None: what is large, garbled or more than one frame is for
+    # the stream, which takes memory as output comes and says what is wrong. A frame that does not
+    # tell its size, as Java's do not, is given room for the first read.
+    cdef int64_t room = min(first_read(view), cap)
+    try:
+        # A Python number: a frame may declare up to 2**64 - 1.
+        declared = zstandard.frame_content_size(view)
+        # Of a frame that says it is empty the library reads no more than that.
+        if declared > room or declared == 0:
+            return None
+        return zstd_decompressor().decompress(
+            view, max_output_size=max(room, 1), allow_extra_data=False
+        )
+    except (zstandard.ZstdError, MemoryError):
+        return None
+
+
 cdef object decompress_stream(str name, object view, int64_t cap):
-    # lz4 and zstd. The first read is in proportion to the input, so that most batches take one.
+    # lz4 and zstd.
     cdef list parts = []
     # One more than allowed tells a full payload from one beyond the cap.
     cdef int64_t room = cap + 1
-    cdef int64_t wanted = max(
-        <int64_t>FIRST_READ_BYTES, min(8 * <int64_t>len(view), READ_BYTES_MAX)
-    )
+    cdef int64_t wanted = first_read(view)
     cdef int64_t got
     try:
         stream = pa.CompressedInputStream(pa.BufferReader(view), name)

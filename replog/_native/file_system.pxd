@@ -1,7 +1,7 @@
 # The only module, with mapped_file and file_replacement, that opens, writes, maps, syncs, renames
 # and unlinks files.
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 cdef extern from "sys/uio.h" nogil:
     cdef struct iovec:
@@ -18,7 +18,9 @@ cdef extern from "c/system_calls.h" nogil:
         ssize_t (*pread)(int fd, void* into, size_t length, int64_t position) noexcept nogil
         void* (*mmap)(int fd, size_t length) noexcept nogil
         int (*munmap)(void* address, size_t length) noexcept nogil
-        int (*fstat)(int fd, int64_t* size_bytes, int64_t* modified_ms) noexcept nogil
+        int (*fstat)(
+            int fd, int64_t* size_bytes, int64_t* modified_ms, uint64_t* file_number
+        ) noexcept nogil
         int (*fdatasync)(int fd) noexcept nogil
         int (*ftruncate)(int fd, int64_t size_bytes) noexcept nogil
         int (*mkdir)(const char* path, int mode) noexcept nogil

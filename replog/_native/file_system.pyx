@@ -18,7 +18,7 @@ from libc.errno cimport (
     EAGAIN, EDQUOT, EEXIST, EFBIG, EINTR, EIO, EISDIR, EMFILE, ENFILE, ENOENT, ENOSPC, ENXIO,
     errno,
 )
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from replog.errors import (
     CorruptFileError,
@@ -250,11 +250,16 @@ cdef class OfflineFile:
 
     def size(self) -> int:
         """Size in bytes now."""
+        return self.state()[0]
+
+    def state(self) -> tuple[int, int]:
+        """Size in bytes and time of the last change, in ms since 1970, now."""
         cdef int64_t size_bytes = 0, modified_ms = 0
+        cdef uint64_t file_number = 0
         self.refuse_closed()
-        if system_calls.fstat(self.fd, &size_bytes, &modified_ms) != 0:
+        if system_calls.fstat(self.fd, &size_bytes, &modified_ms, &file_number) != 0:
             raise problem_of(errno, "read the size of", self.path)
-        return size_bytes
+        return size_bytes, modified_ms
 
     def read(self, int64_t position, int64_t length_bytes) -> bytes:
         """Bytes [position, position + length_bytes), all of them.

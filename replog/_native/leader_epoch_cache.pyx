@@ -259,6 +259,12 @@ cdef class LeaderEpochCache:
         """Forget every entry."""
         self.entry_count = 0
 
+    def restore(self, entries):
+        """Hold the entries that were there before, and no others."""
+        self.entry_count = 0
+        for epoch, start_offset in entries:
+            self.maybe_assign(epoch, start_offset)
+
     @property
     def latest_epoch(self):
         """The largest epoch, -1 if there is none."""

@@ -2,61 +2,92 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The whole log of one partition: flush, truncation, retention, close.
 
-flush: data, indexes, directory, then the recovery point. A crash in between: more to recover.
+flush: data, indexes, directory, then the recovery point. A crash in between: more to recover. The
+    disk is waited for without the writer's lock: what a cut overtook is synced again.
 truncate: recovery point lowered, later segments renamed from the last one on, directory synced,
     cut, synced, epochs. A crash in between: more to recover; never an old tail behind new records.
 start at: recovery point lowered, all segments renamed from the last one on, the new one made,
     directory synced. A crash in between: a shorter log, or an empty one at its start.
-retention: log start, then segments renamed from the first one on. A crash in between: segments
-    below the log start, dropped next time.
-close: flush with closing time entries and a producer snapshot. A crash in between: an unclean stop.
+retention: log start, then segments renamed from the first one on. A crash or an error in between:
+    segments below the log start, dropped next time.
+close: flush with closing time entries and a producer snapshot. A crash or an error in between: an
+    unclean stop. The log is closed in any case.
 """
 
-import os
-
 from libc.stdint cimport int64_t
-from libc.stdlib cimport free, malloc
 
-from replog._native.appendable_log cimport AppendableLog
 from replog._native.arguments cimport flag_of, integer_of, offset_of
-from replog._native.file_system cimport fork_count
+from replog._native.follower_log cimport FollowerLog
 from replog._native.log_segment cimport LogSegment
-from replog._native.record_batch cimport BATCH_OK, BatchHeader, scan_batches
+from replog._native.mapped_file cimport MappedFile
+from replog._native.producer_state cimport ProducerState
+from replog._native.record_batch cimport BatchHeader
 
-from replog.errors import OffsetOutOfRangeError, OutOfDescriptorsError
+from replog.errors import (
+    LogClosedError, LogFailedError, LogTruncatedError, NoSpaceError, OffsetOutOfRangeError,
+    OutOfDescriptorsError,
+)
 
 from replog._native import mapped_file, snapshot_files
-from replog._native.appendable_log import SEGMENT_SUFFIXES
-from replog._native.producer_state import ProducerState
 from replog._native.record_batch import scan
 
-cdef enum:
-    REPLAY_CHUNK = 1024
-
-
-cdef class Log(AppendableLog):
+cdef class Log(FollowerLog):
     """See the module. Built by `log_recovery.load`, which fills in segments and offsets."""
 
-    cdef int sync_up_to(self, int64_t start_offset, bint records_only) except -1:
-        """Sync the segments from the one that holds start_offset on, then their names."""
+    cdef bint sync_once(self, bint records_only) except -1:
+        """Sync what there is now, beside appends; False where a cut came between, to do it again.
+
+        The caller holds the guard's sync_lock. An error of the disk itself fails the log: after a
+        failed sync the kernel may have dropped the pages, and nothing is known of them.
+        """
         cdef LogSegment segment
+        cdef int64_t truncations = 0, target = 0, known = 0
+        cdef bint names = False
+        with self.guard:
+            known = self.durable_end if records_only else self.recovered_to
+            # After a cut inside a batch the log is found to end before log_end_offset.
+            target = self.log_end_offset
+            if not records_only:
+                target = min(target, self.dense_end)
+            if target <= known and not self.names_unsynced:
+                return True
+            truncations = self.truncations
+            # A segment sealed or cut exactly at the known end has index bytes still to sync.
+            noted = [
+                (segment, file) for segment in self.segments[self.floor_place(max(known - 1, 0)):]
+                for file in segment.written_files(records_only)
+            ]
+            names = self.names_unsynced
+            self.names_unsynced = False
         try:
-            # A segment sealed or cut exactly at start_offset has index bytes still to sync.
-            for segment in self.segments[self.floor_place(max(start_offset - 1, 0)):]:
-                if records_only:
-                    segment.flush_records()
-                else:
-                    segment.flush()
-            if self.names_unsynced:
-                self.names_unsynced = False
+            for segment, file in noted:
+                self.sync_file(segment, file, truncations)
+            if names:
                 mapped_file.fsync_dir(self.path)
-        except OutOfDescriptorsError:
-            self.names_unsynced = True
+            names = False
+            with self.guard:
+                if truncations != self.truncations:
+                    return False
+                self.durable_end = max(self.durable_end, target)
+                if not records_only:
+                    self.recovered_to = max(self.recovered_to, target)
+            if not records_only and target > known:
+                # A truncation from here on lowers it again, on disk behind this.
+                self.keeper.note_recovery_point(self, target)
+        except LogFailedError:
+            self.guard.fail()
             raise
-        except BaseException:
-            # After a failed sync the kernel may have dropped the pages: nothing here is known.
-            self.failed = True
-            raise
+        finally:
+            self.names_unsynced = self.names_unsynced or names
+        return True
+
+    cdef int sync_file(self, LogSegment segment, MappedFile file, int64_t truncations) except -1:
+        """Sync one file of a segment, unless retention or a cut took it away meanwhile."""
+        try:
+            file.flush()
+        except (LogTruncatedError, LogClosedError):
+            if truncations == self.truncations and segment in self.segments:
+                raise
         return 0
 
     def commit(self, end_offset):
@@ -65,50 +96,39 @@ cdef class Log(AppendableLog):
         Raises UsageError for what is no integer from 0 on, LogFailedError, LogClosedError.
         """
         cdef int64_t wanted = offset_of(end_offset, "end_offset", self.path)
-        cdef int64_t target
         if self.durable_end >= wanted:
             return
-        if self.fork_generation != fork_count[0]:
-            self.refuse()
-        self.sync_lock.acquire()
+        self.guard.check()
+        self.guard.sync_lock.acquire()
         try:
-            if self.durable_end >= wanted:
-                return
-            if self.failed or self.closed:
-                self.refuse()
-            target = self.log_end_offset
-            truncations = self.truncations
-            self.sync_up_to(self.durable_end, True)
-            if truncations == self.truncations:
-                self.durable_end = target
+            while self.durable_end < wanted and not self.sync_once(True):
+                pass
         finally:
-            self.sync_lock.release()
+            self.guard.sync_lock.release()
 
     def flush(self):
         """Sync everything written so far, then move the recovery point to it. Returns it.
 
-        Durable on return. Raises LogFailedError if a sync fails, after which the log takes no work.
+        Durable on return. Raises NoSpaceError (an index could not be written; the next flush tries
+        again), LogClosedError, LogFailedError if a sync fails, after which the log takes no work.
         """
-        cdef int64_t target
-        if self.fork_generation != fork_count[0]:
-            self.refuse()
-        self.sync_lock.acquire()
+        self.guard.check()
+        self.guard.sync_lock.acquire()
         try:
-            if self.failed or self.closed:
-                self.refuse()
-            # After a cut inside a batch the log is found to end before log_end_offset.
-            target = min(self.log_end_offset, self.dense_end)
-            truncations = self.truncations
-            if target > self.recovered_to or self.names_unsynced:
-                self.sync_up_to(self.recovered_to, False)
-                # A truncation meanwhile has lowered the recovery point; it must stay there.
-                if truncations == self.truncations and target > self.recovered_to:
-                    self.recovered_to = target
-                    self.durable_end = max(self.durable_end, target)
-                    self.note_recovery_point(target)
+            while not self.sync_once(False):
+                pass
             return self.recovery_point
         finally:
-            self.sync_lock.release()
+            self.guard.sync_lock.release()
+
+    def checkpoint(self):
+        """Flush, and persist the recovery point now; durable on return.
+
+        Raises as flush() does.
+        """
+        self.flush()
+        with self.guard:
+            self.keeper.write_recovery_point(self, self.recovered_to)
 
     def truncate_to(self, offset):
         """Keep offsets below `offset`; the whole batch that holds it goes. True if records went.
@@ -118,74 +138,79 @@ cdef class Log(AppendableLog):
         integer from 0 on, NoSpaceError, LogFailedError, LogClosedError.
         """
         cdef int64_t cut = offset_of(offset, "offset", self.path)
-        self.lock()
-        try:
+        with self.guard:
             if cut >= self.log_end_offset:
+                before = self.epochs.entries()
                 if self.epochs.truncate_from_end(self.log_end_offset):
-                    self.write_epochs()
+                    self.write_epochs_or(before)
                 return False
             if cut < self.bases[0]:
                 self.restart_locked(cut, cut)
             else:
                 self.truncate_locked(cut)
             return True
-        finally:
-            self.unlock()
 
     cdef int truncate_locked(self, int64_t offset) except -1:
-        cdef Py_ssize_t place
-        cdef LogSegment segment
+        cdef Py_ssize_t place = self.floor_place(offset)
+        cdef LogSegment segment = self.segments[place]
         cdef BatchHeader header
-        cdef int64_t now = self.now(None)
-        cdef int64_t kept_end
-        cdef bint inside
-        place = self.floor_place(offset)
-        segment = self.segments[place]
-        inside = segment.find(offset, &header)
-        kept_end = header.base_offset if inside else min(offset, segment.next_offset())
+        cdef int64_t now = self.now(None), kept_end, synced = self.recovered_to
+        cdef int64_t start_offset = self.log_start_offset
+        cdef bint inside = segment.find(offset, &header)
+        if not inside:
+            kept_end = min(offset, segment.next_offset())
+        else:  # a compacted log may have a gap before it: the end is known once this is gone
+            kept_end = header.base_offset if segment.dense else segment.base_offset
         # Lowered here first: another thread that persists it meanwhile must not raise it again. To
         # the end of what is kept, since that is where a crashed log is found to end.
         self.recovered_to = min(self.recovered_to, kept_end)
-        self.lower_recovery_point(kept_end)
-        if offset < self.log_start_offset:
-            # Before the cut: an end below the persisted start would make loading begin anew there.
-            self.write_log_start(offset)
-            self.log_start_offset = offset
+        self.keeper.lower_recovery_point(kept_end)
+        # From here on half a cut: bytes behind the log's end would come between the next batches.
+        self.guard.begin_change()
+        self.log_start_offset = min(offset, start_offset)
         # Readers stop at the log end: it moves before any byte goes.
         self.log_end_offset = offset
         self.watermark = min(self.watermark, offset)
         self.durable_end = min(self.durable_end, offset)
         self.truncations += 1
-        try:
-            self.drop_from(place + 1, now)
-            self.dense_end = kept_end
-            if inside:
-                segment.cut(header.position, offset)
-                # Synced before anything follows: an old tail must not come back behind new records.
-                segment.flush_records()
-            if kept_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
-                self.dense_end = offset
-            self.find_written_epoch()
-            self.drop_snapshots(offset)
-            self.replay_producers(offset, now)
-            self.take_snapshot()
-        except BaseException:
-            # Half a cut: bytes behind the log's end would come between the next batches.
-            self.failed = True
-            raise
+        self.drop_from(place + 1, now)
+        self.dense_end = kept_end
+        if inside:
+            segment.cut(header.position, offset)
+            # Synced before anything follows: an old tail must not come back behind new records.
+            segment.flush_records()
+            kept_end = self.dense_end = segment.next_offset()
+            self.recovered_to = min(synced, kept_end)
+        if kept_end < offset and segment.size_bytes == 0 and segment.base_offset == offset:
+            self.dense_end = offset
+        self.find_written_epoch()
+        self.drop_snapshots(offset)
+        self.replay_producers(offset, now)
+        self.take_snapshot()
         if self.epochs.truncate_from_end(offset):
-            self.write_epochs()
+            self.write_fewer_epochs()
+        if offset < start_offset:
+            # Behind the cut: without it, deleted records must not come back below the old start.
+            self.keeper.write_log_start(offset)
+        self.guard.end_change()
         return 0
 
+    cdef int write_fewer_epochs(self) except -1:
+        """Write the epochs, now or before the next batch: the next open drops what is too much."""
+        try:
+            self.write_epochs_or(self.epochs.entries())
+        except (NoSpaceError, OutOfDescriptorsError):
+            pass
+
     cdef int find_written_epoch(self) except -1:
-        """Read the epoch of the last batch there is, whether or not it may still be read."""
+        """Read the epoch of the last batch there is, also behind a gap that compaction left."""
         cdef BatchHeader last
         cdef LogSegment segment
         self.written_epoch = -1
-        if self.dense_end > self.bases[0]:
-            segment = self.segments[self.floor_place(self.dense_end - 1)]
-            if segment.find(self.dense_end - 1, &last):
+        for segment in reversed(self.segments[:self.floor_place(self.dense_end - 1) + 1]):
+            if segment.find(min(self.dense_end, segment.next_offset()) - 1, &last):
                 self.written_epoch = last.leader_epoch
+                return 0
         return 0
 
     cdef int drop_from(self, Py_ssize_t place, int64_t now) except -1:
@@ -196,35 +221,14 @@ cdef class Log(AppendableLog):
             return 0
         self.install(list(self.segments[:place]))
         for segment in reversed(gone):
-            self.retire(segment, now)
+            self.retired.retire(segment.prefix, now)
         mapped_file.fsync_dir(self.path)
-        return 0
-
-    cdef int retire(self, LogSegment segment, int64_t now) except -1:
-        """Rename the files of a segment; they are unlinked after file_delete_delay_ms."""
-        for suffix in SEGMENT_SUFFIXES:
-            path = segment.prefix + suffix
-            try:
-                mapped_file.rename(path, path + ".deleted")
-            except FileNotFoundError:
-                continue
-            self.retired.append((now + self.config.file_delete_delay_ms, path + ".deleted"))
         return 0
 
     def unlink_retired(self, *, now_ms=None):
         """Unlink renamed files whose delay is over; mappings of them stay readable."""
-        cdef int64_t now = self.now(now_ms)
-        self.check_open()
-        waiting = []
-        for deadline_ms, path in self.retired:
-            if deadline_ms > now:
-                waiting.append((deadline_ms, path))
-                continue
-            try:
-                mapped_file.remove(path)
-            except FileNotFoundError:
-                continue
-        self.retired = waiting
+        with self.guard:
+            self.retired.unlink_due(self.now(now_ms))
 
     def truncate_fully_and_start_at(self, offset, *, log_start_offset=None):
         """Drop everything and go on, empty, at `offset`; durable on return.
@@ -236,41 +240,40 @@ cdef class Log(AppendableLog):
         cdef int64_t start = end
         if log_start_offset is not None:
             start = integer_of(log_start_offset, "log_start_offset", self.path, 0, end)
-        self.lock()
-        try:
+        with self.guard:
             self.restart_locked(end, start)
-        finally:
-            self.unlock()
 
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1:
         cdef int64_t now = self.now(None)
         cdef LogSegment segment
         # 0: until the new segment is there, any number of the old ones may be left.
         self.recovered_to = 0
-        self.lower_recovery_point(0)
+        self.keeper.lower_recovery_point(0)
+        self.guard.begin_change()
         self.truncations += 1
         self.log_end_offset = min(offset, self.log_end_offset)
         gone = self.segments
         for segment in reversed(gone):
-            self.retire(segment, now)
+            self.retired.retire(segment.prefix, now)
         self.install([self.new_segment(offset, now)])
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.dense_end = offset
         self.written_epoch = -1
-        self.recovered_to = offset
         self.durable_end = offset
         if self.watermark >= 0:
             self.watermark = offset
         self.epochs.clear()
         # Replacing the epoch file syncs the directory, and with it the names of the segments.
-        self.write_epochs()
+        self.keeper.write_epochs(self)
+        self.recovered_to = offset
         self.names_unsynced = False
-        self.producers.clear()
+        self.producers = self.producers.emptied()
         self.producers.end_offset = offset
         self.drop_snapshots(0)
         self.snapshot_offset = offset
-        self.write_log_start(log_start_offset)
+        self.keeper.write_log_start(log_start_offset)
+        self.guard.end_change()
         return 0
 
     def truncate_prefix_to(self, offset):
@@ -281,8 +284,7 @@ cdef class Log(AppendableLog):
         (KIP-107).
         """
         cdef int64_t start = offset_of(offset, "offset", self.path)
-        self.lock()
-        try:
+        with self.guard:
             if start > self.high_watermark:
                 raise OffsetOutOfRangeError(
                     f"expected an offset in [0, {self.high_watermark}] to delete the records of "
@@ -290,17 +292,16 @@ cdef class Log(AppendableLog):
                     path=self.path, offset=start,
                 )
             return self.move_log_start(start)
-        finally:
-            self.unlock()
 
-    def move_log_start(self, int64_t offset):
-        """Raise log_start_offset and what follows from it; the caller holds the writer's lock."""
+    cdef bint move_log_start(self, int64_t offset) except -1:
+        """Raise log_start_offset and what follows from it; False if it is there already."""
         if offset <= self.log_start_offset:
             return False
+        # On disk first: what could not be written has deleted nothing, here as after a crash.
+        self.keeper.write_log_start(offset)
         self.log_start_offset = offset
-        self.write_log_start(offset)
         if self.epochs.truncate_from_start(offset):
-            self.write_epochs()
+            self.write_fewer_epochs()
         return True
 
     cdef Py_ssize_t expired_count(self, int64_t now) except -1:
@@ -340,9 +341,8 @@ cdef class Log(AppendableLog):
         cdef int64_t now = self.now(now_ms)
         cdef Py_ssize_t count
         cdef LogSegment segment
-        self.lock()
-        try:
-            self.unlink_retired(now_ms=now)
+        with self.guard:
+            self.retired.unlink_due(now)
             count = self.expired_count(now)
             if not count:
                 return []
@@ -350,19 +350,23 @@ cdef class Log(AppendableLog):
                 self.roll_locked(self.log_end_offset, now)
             gone = self.segments[:count]
             self.move_log_start(self.bases[count])
-            self.install(list(self.segments[count:]))
-            for segment in gone:
-                self.retire(segment, now)
-            self.names_unsynced = True
+            self.drop_first(gone, now)
             snapshot_files.remove_snapshots(self.path, below=self.bases[0])
             return [segment.base_offset for segment in gone]
-        finally:
-            self.unlock()
 
-    def reset_producers(self, int64_t end_offset, *, now_ms=None):
-        """Rebuild the producers' state up to end_offset from the newest snapshot and the log."""
-        self.drop_snapshots(end_offset)
-        self.replay_producers(end_offset, self.now(now_ms))
+    cdef int drop_first(self, tuple gone, int64_t now) except -1:
+        """Rename the oldest segments. One that cannot be stays, with those behind it."""
+        cdef LogSegment segment
+        cdef Py_ssize_t count = 0
+        try:
+            for segment in gone:
+                self.retired.retire(segment.prefix, now)
+                count += 1
+        finally:
+            if count:
+                self.install(list(self.segments[count:]))
+                self.names_unsynced = True
+        return 0
 
     cdef int drop_snapshots(self, int64_t above, object keep=()) except -1:
         """Remove producer snapshots behind `above` (-1: none of these), less those to keep.
@@ -381,63 +385,34 @@ cdef class Log(AppendableLog):
         cdef int64_t offset
         cdef LogSegment segment
         cdef Py_ssize_t place
-        self.producers.clear()
+        cdef ProducerState producers = self.producers.emptied()
         offset = snapshot_files.load_latest(
-            self.path, self.producers, self.log_start_offset, end_offset, now
+            self.path, producers, self.log_start_offset, end_offset, now
         )
         if offset < 0:
             offset = self.log_start_offset
         self.snapshot_offset = offset
-        self.producers.end_offset = offset
+        producers.end_offset = offset
         if offset < end_offset:
             for place in range(self.floor_place(offset), len(self.segments)):
                 segment = self.segments[place]
                 if segment.base_offset >= end_offset:
                     break  # recovery has not checked these yet
                 if place + 2 >= len(self.segments):
-                    self.take_snapshot_at(segment.base_offset)
-                self.replay_segment(segment, offset, end_offset)
+                    self.take_snapshot_at(segment.base_offset, producers)
+                segment.replay(producers, offset, end_offset)
                 if place + 1 < len(self.bases) and self.bases[place + 1] <= end_offset:
                     self.check_joined(self.segments, place)
-        self.producers.end_offset = end_offset
-        self.producers.remove_expired(now)
-        self.producers.release_below(self.high_watermark)
+        producers.end_offset = end_offset
+        producers.remove_expired(now)
+        producers.release_below(self.high_watermark)
+        # As a whole: a reader asks at any time up to where transactions have ended.
+        self.producers = producers
         self.bytes_since_snapshot = 0
         return 0
 
-    def replay_segment(self, LogSegment segment, int64_t offset, int64_t end_offset):
-        """Apply the segment's batches of [offset, end_offset) to the producers; headers only."""
-        cdef BatchHeader first
-        cdef BatchHeader* headers
-        cdef int64_t found = 0, end = 0, position, number, size
-        cdef int outcome = BATCH_OK
-        if not segment.find(offset, &first):
-            return
-        position = first.position
-        size = segment.file.size_bytes
-        headers = <BatchHeader*> malloc(REPLAY_CHUNK * sizeof(BatchHeader))
-        if headers == NULL:
-            raise MemoryError
-        try:
-            while position < size and outcome == BATCH_OK:
-                outcome = scan_batches(
-                    segment.file.map(max(segment.map_bytes, size)) + position, size - position,
-                    position, False, False, -1, -1, headers, REPLAY_CHUNK, &found, &end,
-                )
-                for number in range(found):
-                    if headers[number].base_offset >= end_offset:
-                        return
-                    # The first may begin below `offset`, where records were deleted inside a batch.
-                    if headers[number].producer_id >= 0:
-                        self.producers.update(&headers[number])
-                position += end
-        finally:
-            free(headers)
-        if outcome != BATCH_OK:
-            segment.refuse(outcome, position)
-
-    def rebuild_aborts(self, LogSegment segment):
-        """Make the segment's transaction index anew from the batches."""
+    cdef int rebuild_aborts(self, LogSegment segment) except -1:
+        """Make the segment's transaction index anew; the caller holds the writer's lock."""
         cdef LogSegment other
         cdef Py_ssize_t place
         producers = ProducerState(self.config.producer_id_expiration_ms)
@@ -447,47 +422,52 @@ cdef class Log(AppendableLog):
         )
         start = max(offset, self.log_start_offset)
         completed = []
-        self.lock()
-        try:
-            for place in range(self.floor_place(start), len(self.segments)):
-                other = self.segments[place]
-                if other.base_offset > segment.base_offset or not other.size_bytes:
-                    break
-                headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
-                completed = producers.replay(headers[headers["base_offset"] >= start])
-            segment.transaction_index.reset()
-            for transaction in completed:
-                if transaction.aborted:
-                    segment.transaction_index.append(transaction)
-        finally:
-            self.unlock()
+        for place in range(self.floor_place(start), len(self.segments)):
+            other = self.segments[place]
+            if other.base_offset > segment.base_offset or not other.size_bytes:
+                break
+            headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
+            completed = producers.replay(headers[headers["base_offset"] >= start])
+        segment.transaction_index.reset()
+        for transaction in completed:
+            if transaction.aborted:
+                segment.transaction_index.append(transaction)
+        return 0
 
     def close(self, *, flush=True):
         """Flush, write a producer snapshot and give all files back; views stay readable.
 
-        With flush=False nothing is synced or written, as if the process had been killed. Raises
+        With flush=False nothing is synced or written, as if the process had been killed. The log is
+        closed when this returns, and also when it raises: the stop is then not a clean one. Raises
         UsageError for what is no bool, NoSpaceError, LogFailedError.
         """
         cdef bint flushing = flag_of(flush, "flush", self.path)
         cdef LogSegment segment
-        if self.closed or self.fork_generation != fork_count[0]:
+        if self.guard.closed or self.guard.forked():
             return
-        if flushing:
-            self.lock()
-        else:
-            self.write_lock.acquire()
+        self.guard.sync_lock.acquire()
+        self.guard.lock_any()
         try:
+            if self.guard.closed:
+                return
             if flushing:
-                self.take_snapshot()
-                self.names_unsynced = True
-                self.active_segment.seal()
-                self.flush()
-                for _, path in self.retired:
-                    if os.path.exists(path):
-                        mapped_file.remove(path)
-            self.closed = True
-            if flushing:
-                for segment in self.segments:
-                    segment.close()
+                self.guard.check()
+                self.finish()
         finally:
-            self.unlock()
+            self.guard.close()
+            for segment in self.segments:
+                segment.abandon()
+            self.guard.unlock(None)
+            self.guard.sync_lock.release()
+
+    cdef int finish(self) except -1:
+        """Write and sync all that is in memory: the log is whole behind this."""
+        cdef LogSegment segment, active = self.segments[len(self.segments) - 1]
+        self.take_snapshot()
+        self.names_unsynced = True
+        active.seal()
+        self.flush()
+        self.retired.unlink_all()
+        for segment in self.segments:
+            segment.close()
+        return 0

@@ -2,54 +2,34 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """Opening a log: what a clean stop left is taken as it is, what a crash left is made right.
 
-After an unclean stop every batch from the recovery point's segment on is checked: length, CRC, and
-the chain (each base offset follows the last, epochs do not fall nor pass the highest one known).
-The first that fails ends the log: it and all behind it are cut, and a copy is kept beside the log
-as `<segment>.<position>.torn`. Below the recovery point the bytes were synced, so damage there is
-rot and not a torn write: nothing is cut, and the log does not open. Indexes, aborted transactions
-and producer state of what was checked are made anew. Recovery can be cut short anywhere and started
-again: nothing below the recovery point changes, and the recovery point moves only by a flush.
+After an unclean stop every batch from the recovery point's segment on is checked (segment_recovery
+has the rules): length, CRC, and the chain, in which each base offset follows the last and epochs do
+not fall nor pass the highest one known. A hole between two segments is judged as a damaged batch
+is; in a compacted log it is none. Indexes, aborted transactions and producer state of what was
+checked are made anew. Recovery can be cut short anywhere and started again: nothing below the
+recovery point changes, and the recovery point moves only by a flush.
 """
 
 import os
 
-from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport free, malloc
+from libc.stdint cimport int32_t, int64_t
 
 from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
-from replog._native.mapped_file cimport FileView, MappedFile, iovec
-from replog._native.record_batch cimport (
-    BATCH_BAD_EPOCH, BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, describe, scan_batches,
-)
+from replog._native.record_batch cimport BATCH_NEW_EPOCH, BatchHeader
+from replog._native.segment_recovery cimport Rules, recover_segment, refuse_cut
 
 from replog.errors import CorruptBatchError
 
 from replog._native import mapped_file, snapshot_files
 from replog._native.appendable_log import SNAPSHOT_INTERVAL_BYTES
+from replog._native.segment_listing import drop_below_start, find_segments
+from replog._native.segment_recovery import RecoveryReport
 
-OFFSET_MAX = 2**63 - 1
+cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 
 cdef enum:
-    RECOVER_CHUNK = 4096
-
-
-class RecoveryReport:
-    """What opening found and did.
-
-    clean: the last stop was clean. checked_bytes: bytes whose CRC was computed. cut_bytes: bytes
-    cut from the tail. problem: why, as a sentence, None if nothing was cut. kept: paths of the
-    copies. removed: leftover files that were deleted.
-    """
-
-    def __init__(self, clean):
-        self.clean = clean
-        self.checked_bytes = 0
-        self.checked_segments = 0
-        self.cut_bytes = 0
-        self.problem = None
-        self.kept = []
-        self.removed = []
+    EPOCH_MAX = 0x7FFFFFFF
 
 
 def begin(Log log not None, *, high_watermark=None, int64_t now_ms):
@@ -62,24 +42,31 @@ def begin(Log log not None, *, high_watermark=None, int64_t now_ms):
     return RecoveryReport(True)
 
 
-def load(Log log not None, *, bint clean, int64_t recovery_point=0, log_start_offset=None,
-         epoch_entries=None, high_watermark=None, int64_t now_ms, on_progress=None):
+def load(Log log not None, *, bint clean, bint keeps_whole=False, bint holes=False,
+         bint adopts=False, int64_t recovery_point=0, log_start_offset=None, epoch_entries=None,
+         high_watermark=None, int64_t now_ms, on_progress=None):
     """Fill `log` from its directory; returns a RecoveryReport.
 
-    recovery_point, log_start_offset (None: the first segment's name tells), epoch_entries (None:
-    lost or damaged) and high_watermark (None: nobody else holds a copy) are as checkpointed.
-    on_progress(done_bytes, total_bytes) is called after each segment that is recovered. Raises
-    CorruptBatchError for damage below the recovery point.
+    keeps_whole: after an unclean stop no whole batch may be cut. holes: compaction has taken
+    offsets. adopts: another program wrote last, so that it may have, and its epochs may be younger
+    than its checkpoint. recovery_point, log_start_offset (None: the first segment's name tells),
+    epoch_entries (None: lost or damaged) and high_watermark (None: nobody else holds a copy) are as
+    checkpointed. on_progress(done_bytes, total_bytes) is called after each segment that is
+    recovered. Raises CorruptBatchError for damage that must not be cut.
     """
     cdef int64_t start_offset = log_start_offset or 0
+    cdef Rules rules = Rules()
     report = RecoveryReport(clean)
-    log.install(find_segments(log, report, now_ms))
+    rules.recovery_point, rules.keeps_whole = recovery_point, keeps_whole
+    rules.adopts, rules.holes = adopts and not clean, holes or (adopts and not clean)
+    log.install(find_segments(log, report, not rules.holes, now_ms))
     log.log_start_offset = start_offset
     log.recovered_to = recovery_point
     if not log.segments:
         log.install([log.new_segment(start_offset, now_ms)])
         if recovery_point > start_offset and not clean:
             refuse_missing(log, recovery_point, start_offset)
+    drop_below_start(log, report, OFFSET_MAX if clean else recovery_point)
     if clean and log_start_offset is not None and start_offset < log.bases[0]:
         # Retention moves the checkpoint before it takes a segment away.
         refuse_missing(log, log.bases[0], start_offset)
@@ -87,25 +74,41 @@ def load(Log log not None, *, bint clean, int64_t recovery_point=0, log_start_of
         log.log_start_offset = log.bases[0]
     for entry in epoch_entries or ():
         log.epochs.assign(*entry)
-    if clean and log_start_offset is None and not log.compacted and log.epochs.entries():
+    if clean and log_start_offset is None and not holes and log.epochs.entries():
         refuse_lost_start(log)
     if clean:
-        log.log_end_offset = log.active_segment.next_offset()
+        log.log_end_offset = log.segments[len(log.segments) - 1].next_offset()
         if log.log_end_offset < recovery_point and recovery_point > log.log_start_offset:
             refuse_missing(log, recovery_point, log.log_end_offset)
     else:
-        recover(log, report, recovery_point, not epoch_entries, now_ms, on_progress)
+        rules.highest_epoch = log.epochs.latest() if epoch_entries and not adopts else EPOCH_MAX
+        recover(log, report, rules, now_ms, on_progress)
     log.dense_end = log.log_end_offset
     if log.log_end_offset < start_offset:
+        # In a log of ours all of it was deleted: the start lies in a batch that was cut.
+        if rules.adopts and keeps_whole and log.size_bytes:
+            refuse_start(log, start_offset)
         log.restart_locked(start_offset, start_offset)
     log.recovered_to = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.durable_end = log.recovered_to
+    # A process that died may have synced no name of its last segments: the next flush does.
+    log.names_unsynced = not clean
     log.find_written_epoch()
-    settle_epochs(log, epoch_entries)
+    if not holes and not report.holes:
+        close_up(log)
+    settle_epochs(log, epoch_entries, holes or report.holes)
     if high_watermark is not None:
         log.watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
     settle_producers(log, clean, now_ms)
     return report
+
+
+cdef int close_up(Log log) except -1:
+    """From here on a hole is damage: nobody has said that there are any, and none was found."""
+    cdef LogSegment segment
+    for segment in log.segments:
+        segment.dense = True
+    return 0
 
 
 cdef int refuse_missing(Log log, int64_t recovery_point, int64_t end_offset) except -1:
@@ -114,6 +117,15 @@ cdef int refuse_missing(Log log, int64_t recovery_point, int64_t end_offset) exc
         f"from {end_offset} on; segment files are missing or cut: bring them back, or delete the "
         f"directory and copy it from a replica",
         path=log.path, offset=end_offset, position=0,
+    )
+
+
+cdef int refuse_start(Log log, int64_t start_offset) except -1:
+    raise CorruptBatchError(
+        f"expected the records of {log.path} to reach its log start {start_offset}, found them to "
+        f"end at offset {log.log_end_offset}; take the log's entry out of log-start-offset-"
+        f"checkpoint if it is another log's, or open it with unclean_recovery='cut' to begin anew",
+        path=log.path, offset=log.log_end_offset,
     )
 
 
@@ -128,79 +140,15 @@ cdef int refuse_lost_start(Log log) except -1:
     return 0
 
 
-def find_segments(Log log, report, int64_t now_ms):
-    """The segments by their names, after leftovers of interrupted work are finished or deleted."""
-    cdef int64_t base_offset
-    names = set(mapped_file.list_dir(log.path))
-    for name in sorted(names):
-        if name.endswith((".deleted", ".cleaned", ".tmp")):
-            mapped_file.remove(f"{log.path}/{name}")
-            report.removed.append(name)
-            names.discard(name)
-    finish_swaps(log, names, report)
-    segments = []
-    for name in sorted(names):
-        stem, _, suffix = name.partition(".")
-        if len(stem) != 20 or not stem.isdecimal() or int(stem) > OFFSET_MAX:
-            continue
-        if suffix == "log":
-            base_offset = int(stem)
-            segments.append(
-                LogSegment(
-                    log.path, base_offset,
-                    index_interval_bytes=log.config.index_interval_bytes,
-                    index_bytes_max=log.config.segment_index_bytes,
-                    map_bytes=log.segment_bytes, dense=not log.compacted, created_ms=now_ms,
-                    missing_index=(
-                        f"{stem}.index" not in names or f"{stem}.timeindex" not in names
-                    ),
-                )
-            )
-        elif suffix in ("index", "timeindex", "txnindex") and f"{stem}.log" not in names:
-            mapped_file.remove(f"{log.path}/{name}")
-            report.removed.append(name)
-    return segments
-
-
-def finish_swaps(Log log, names, report):
-    """Install `.swap` files, as Kafka does: a replacement that was whole before the crash wins."""
-    swaps = sorted(name for name in names if name.endswith(".swap"))
-    logs = [name for name in swaps if name.endswith(".log.swap")]
-    for name in logs:
-        base_offset = int(name[:20])
-        end_offset = swapped_end(f"{log.path}/{name}", base_offset)
-        for other in sorted(names):
-            if other.endswith(".swap") or not other[:20].isdecimal():
-                continue
-            if base_offset <= int(other[:20]) < end_offset and other[20:21] == ".":
-                mapped_file.remove(f"{log.path}/{other}")
-                names.discard(other)
-                report.removed.append(other)
-    for name in swaps:
-        final = name.removesuffix(".swap")
-        mapped_file.rename(f"{log.path}/{name}", f"{log.path}/{final}")
-        names.discard(name)
-        names.add(final)
-    if swaps:
-        mapped_file.fsync_dir(log.path)
-
-
-def swapped_end(str path, int64_t base_offset):
-    """Exclusive end offset of the batches in a `.swap` file."""
-    from replog._native.record_batch import scan
-
-    scanned = scan(mapped_file.read_file(path), check_crc=False)
-    return max((int(last) for last in scanned.headers["last_offset"]), default=base_offset) + 1
-
-
-def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t now_ms, on_progress):
+def recover(Log log, report, Rules rules, int64_t now_ms, on_progress):
     """Check and, at the tail, cut every segment from the recovery point's on."""
-    cdef Py_ssize_t first = first_to_recover(log, recovery_point)
-    cdef LogSegment segment
-    cdef int64_t end_offset
-    cdef int32_t highest_epoch = 0x7FFFFFFF if epochs_lost else log.epochs.latest()
-    segment = log.segments[first]
-    end_offset = segment.base_offset
+    cdef Py_ssize_t first = first_to_recover(log, rules.recovery_point)
+    cdef LogSegment segment = log.segments[first]
+    cdef int64_t end_offset = segment.base_offset
+    cdef Py_ssize_t place
+    if rules.adopts:
+        # All of it is looked at before anything is changed.
+        check_segments(log, first, rules)
     log.log_end_offset = end_offset
     log.drop_snapshots(-1)
     log.replay_producers(max(end_offset, log.log_start_offset), now_ms)
@@ -210,17 +158,12 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
     total = sum(os.stat(found.path).st_size for found in log.segments[first:])
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
-        # A later segment that does not continue the log outlived a truncation before it.
-        hole = not log.compacted and segment.base_offset != end_offset
-        if place > first and hole:
-            if end_offset < recovery_point:
-                refuse_missing(log, recovery_point, end_offset)
-            report.problem = (
-                f"segment {segment.path} starts at offset {segment.base_offset}, not {end_offset}"
-            )
-        else:
-            end_offset = recover_segment(log, segment, report, recovery_point, highest_epoch)
+        if rules.passes_over(end_offset, segment.base_offset):
+            report.holes |= segment.base_offset > end_offset
+            end_offset = recover_segment(log, place, report, rules, True)
             place += 1
+        else:
+            note_hole(log, place, end_offset, report, rules)
         log.log_end_offset = end_offset
         # As Kafka does: whoever cuts the log at this segment later has nothing to replay.
         log.take_snapshot()
@@ -232,8 +175,40 @@ def recover(Log log, report, int64_t recovery_point, bint epochs_lost, int64_t n
             break
     log.log_end_offset = end_offset
     log.drop_snapshots(log.bases[first], kept)
-    if end_offset < recovery_point and recovery_point > log.log_start_offset:
-        refuse_missing(log, recovery_point, end_offset)
+    if end_offset < rules.recovery_point and rules.recovery_point > log.log_start_offset:
+        refuse_missing(log, rules.recovery_point, end_offset)
+
+
+cdef int check_segments(Log log, Py_ssize_t first, Rules rules) except -1:
+    """Refuse what recovery would refuse, before it has changed a file."""
+    cdef Py_ssize_t place
+    cdef LogSegment segment = log.segments[first]
+    cdef int64_t end_offset = segment.base_offset
+    report = RecoveryReport(False)
+    for place in range(first, len(log.segments)):
+        segment = log.segments[place]
+        if not rules.passes_over(end_offset, segment.base_offset):
+            note_hole(log, place, end_offset, report, rules)
+        else:
+            end_offset = recover_segment(log, place, report, rules, False)
+        if report.problem is not None:
+            break
+    return 0
+
+
+cdef int note_hole(
+    Log log, Py_ssize_t place, int64_t end_offset, report, Rules rules
+) except -1:
+    """A segment that does not continue the log: it outlived what was lost or cut before it."""
+    cdef LogSegment segment = log.segments[place]
+    if end_offset < rules.recovery_point:
+        refuse_missing(log, rules.recovery_point, end_offset)
+    report.problem = (
+        f"segment {segment.path} starts at offset {segment.base_offset}, not {end_offset}"
+    )
+    if rules.keeps_whole:
+        refuse_cut(log, segment, 0, end_offset, report.problem)
+    return 0
 
 
 cdef Py_ssize_t first_to_recover(Log log, int64_t recovery_point) except -1:
@@ -272,115 +247,11 @@ cdef bint side_files_stand(LogSegment segment, int64_t end_offset) except -1:
     offsets = segment.offsets.entries().tolist()
     times = segment.times.entries().tolist()
     return (
-        headers["last_offset"][-1] + 1 == end_offset
+        headers["last_offset"].item(-1) + 1 == end_offset
         and all(places.get(offset) == position for offset, position in offsets)
         and all(stamps.get(offset) == timestamp for timestamp, offset in times)
         and segment.times.last_timestamp == max(stamps.values())
     )
-
-
-cdef int64_t recover_segment(
-    Log log, LogSegment segment, object report, int64_t recovery_point, int32_t highest_epoch
-) except -1:
-    """Check one segment, remake its side files, cut its tail; returns its end offset."""
-    cdef BatchHeader* headers
-    cdef int64_t position = 0, found = 0, end = 0, indexed = 0, good = 0, number, size
-    cdef int64_t last = segment.base_offset - 1
-    cdef int32_t epoch = -1
-    cdef int outcome = BATCH_OK
-    cdef const uint8_t* bytes
-    segment.reset_indexes()
-    segment.transaction_index.reset()
-    size = segment.file.size_bytes
-    headers = <BatchHeader*> malloc(RECOVER_CHUNK * sizeof(BatchHeader))
-    if headers == NULL:
-        raise MemoryError
-    try:
-        bytes = segment.file.map(size) if size else NULL
-        while position < size and outcome == BATCH_OK:
-            with nogil:
-                outcome = scan_batches(
-                    bytes + position, size - position, position, True, False, last, epoch, headers,
-                    RECOVER_CHUNK, &found, &end,
-                )
-            good = segment.chained(headers, found, &last)
-            if good < found:
-                outcome = BATCH_BAD_OFFSET
-            for number in range(good):
-                if headers[number].leader_epoch > highest_epoch:
-                    outcome = BATCH_BAD_EPOCH
-                    good = number
-                    last = headers[number].base_offset - 1
-                    break
-                epoch = headers[number].leader_epoch
-            if good < found:
-                end = headers[good].position - position
-            segment.add_entries(headers, good, &indexed)
-            note_batches(log, segment, headers, good)
-            position += end
-    finally:
-        free(headers)
-    report.checked_bytes += position
-    report.checked_segments += 1
-    if position < size:
-        cut_tail(log, segment, report, position, last + 1, recovery_point, outcome)
-    segment.close_times()
-    segment.offsets.write_out()
-    segment.times.write_out()
-    return last + 1
-
-
-cdef int note_batches(Log log, LogSegment segment, BatchHeader* headers, int64_t count) except -1:
-    """Epochs, producers and aborted transactions of batches that were found good."""
-    cdef int64_t number
-    cdef BatchHeader* header
-    for number in range(count):
-        header = headers + number
-        if header.last_offset < log.log_start_offset:
-            continue
-        if header.leader_epoch >= 0 and header.leader_epoch > log.epochs.latest():
-            log.epochs.maybe_assign(header.leader_epoch, header.base_offset)
-        if header.producer_id < 0:
-            continue
-        completed = log.producers.update(header)
-        if completed is not None and completed.aborted:
-            segment.transaction_index.append(completed)
-    return 0
-
-
-cdef int cut_tail(
-    Log log, LogSegment segment, object report, int64_t position, int64_t end_offset,
-    int64_t recovery_point, int outcome
-) except -1:
-    """Cut a torn tail, keeping a copy; refuse where the bytes were known to be synced."""
-    cdef int64_t size = segment.file.size_bytes
-    if end_offset < recovery_point:
-        segment.refuse(outcome, position)
-    cause = describe(outcome)
-    report.problem = f"the batch at byte {position} of {segment.path} is cut: {cause}"
-    report.cut_bytes += size - position
-    keep_copy(segment, position, report)
-    segment.shrink(position)
-    return 0
-
-
-cdef int keep_copy(LogSegment segment, int64_t position, object report) except -1:
-    """Copy file bytes from `position` on to a `.torn` file; zeros are not worth keeping."""
-    cdef FileView tail = segment.view(position, segment.file.size_bytes - position)
-    cdef MappedFile copy
-    cdef iovec part
-    if not bytes(memoryview(tail)).strip(b"\0"):
-        return 0
-    path = f"{segment.prefix}.{position}.torn"
-    copy = MappedFile(path, writable=True, create=True)
-    copy.truncate(0)
-    part.iov_base = <void*> tail.address
-    part.iov_len = tail.length_bytes
-    copy.append(&part, 1, tail.length_bytes)
-    copy.flush()
-    copy.close()
-    report.kept.append(path)
-    return 0
 
 
 def keep_later(Log log, Py_ssize_t place, report):
@@ -389,20 +260,24 @@ def keep_later(Log log, Py_ssize_t place, report):
     gone = log.segments[place:]
     log.install(list(log.segments[:place]) if place else [])
     for segment in reversed(gone):
-        report.cut_bytes += os.stat(segment.path).st_size
-        kept = f"{segment.prefix}.0.torn"
-        mapped_file.rename(segment.path, kept)
-        report.kept.append(kept)
+        if segment.size_bytes:
+            report.cut_bytes += segment.size_bytes
+            kept = f"{segment.prefix}.0.torn"
+            mapped_file.rename(segment.path, kept)
+            report.kept.append(kept)
+        else:
+            mapped_file.remove(segment.path)
+            report.removed.append(os.path.basename(segment.path))
         for suffix in (".index", ".timeindex", ".txnindex"):
             if os.path.exists(segment.prefix + suffix):
                 mapped_file.remove(segment.prefix + suffix)
     mapped_file.fsync_dir(log.path)
 
 
-def settle_epochs(Log log, epoch_entries):
+def settle_epochs(Log log, epoch_entries, bint holes):
     """Make the epoch cache say what the batches say; write it if that is not what was given."""
     cdef BatchHeader last
-    cdef LogSegment segment = log.active_segment
+    cdef LogSegment segment = log.segments[len(log.segments) - 1]
     known = epoch_entries is not None
     if known and log.log_end_offset > max(segment.base_offset, log.log_start_offset):
         segment.find(log.log_end_offset - 1, &last)
@@ -413,14 +288,14 @@ def settle_epochs(Log log, epoch_entries):
         )
         if epoch_entries and last.leader_epoch > log.epochs.latest():
             refuse_lone_epoch(log, segment, &last)
-        if known and not log.compacted:
+        if known and not holes:
             known = all(begins_there(log, last.leader_epoch, *entry) for entry in epoch_entries)
     if not known:
         rebuild_epochs(log)
     log.epochs.truncate_from_end(log.log_end_offset)
     log.epochs.truncate_from_start(log.log_start_offset)
     if epoch_entries is None or log.epochs.entries() != list(map(tuple, epoch_entries)):
-        log.write_epochs()
+        log.keeper.write_epochs(log)
 
 
 cdef int refuse_lone_epoch(Log log, LogSegment segment, const BatchHeader* last) except -1:
@@ -432,7 +307,7 @@ cdef int refuse_lone_epoch(Log log, LogSegment segment, const BatchHeader* last)
     if last.base_offset == segment.base_offset or not segment.find(
         last.base_offset - 1, &before
     ) or before.leader_epoch != last.leader_epoch:
-        segment.refuse(BATCH_BAD_EPOCH, last.position)
+        segment.refuse(BATCH_NEW_EPOCH, last.position)
     return 0
 
 

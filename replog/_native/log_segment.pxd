@@ -3,24 +3,16 @@
 from libc.stdint cimport int64_t, uint8_t
 
 from replog._native.batch_set cimport BatchSet
-from replog._native.mapped_file cimport FileView, MappedFile
-from replog._native.offset_index cimport OffsetIndex
+from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport BatchHeader
-from replog._native.time_index cimport TimeIndex
+from replog._native.segment_files cimport SegmentFiles
 
-cdef class LogSegment:
-    cdef readonly int64_t base_offset
-    cdef readonly str prefix              # path of the files less their suffix
+cdef class LogSegment(SegmentFiles):
     cdef int64_t index_interval_bytes
-    cdef int64_t index_bytes_max
-    cdef int64_t map_bytes                # how much of the file to map at once
-    cdef MappedFile file                  # None until first use
-    cdef OffsetIndex offsets              # None until first use
-    cdef TimeIndex times                  # None until first use
-    cdef object aborts                    # TransactionIndex, None until first use
     cdef bint dense                       # offsets have no holes inside the segment (not compacted)
     cdef bint missing_index               # a file of the indexes was not there at open
     cdef bint indexes_checked
+    cdef bint aborts_checked              # the .txnindex was compared with the batches
     cdef bint timestamp_known
     cdef int64_t bytes_since_entry        # of the sparse rule; starts at 0 on every open
     cdef int64_t largest_timestamp        # -1 for none; valid if timestamp_known
@@ -29,10 +21,11 @@ cdef class LogSegment:
     cdef readonly int64_t created_ms
     cdef int64_t joined_end               # the next segment's base, once found to be reached; or -1
 
-    cdef int open(self) except -1
     cdef int open_indexes(self) except -1
     cdef int open_timestamp(self) except -1
+    # Write the batches, all or none; then note them, which fails for want of memory only.
     cdef int append(self, BatchSet batches) except -1
+    cdef int index(self, BatchSet batches, int64_t position) except -1
     cdef bint must_roll(self, BatchSet batches, int64_t last_offset, int64_t segment_bytes,
                         int64_t segment_ms, int64_t now_ms) except -1
     # First batch with last_offset >= offset, from the indexes and a walk: 1 found, 0 there is none.
@@ -42,6 +35,9 @@ cdef class LogSegment:
     ) except -1
     cdef int add_entries(
         self, const BatchHeader* headers, int64_t count, int64_t* indexed
+    ) except -1
+    cdef int replay(
+        self, ProducerState producers, int64_t offset, int64_t end_offset
     ) except -1
     cdef int check_last_time(self, int64_t last_offset) except -1
     cdef int64_t time_floor(self, int64_t timestamp) except -2

@@ -7,6 +7,9 @@ missing, fails its check or leads to a place that is no batch. Files open on fir
 opening a log of a thousand segments costs a thousand names. A segment does not know its
 neighbours, the epochs or the producers: the log does. After a crash the data file may end in a
 torn batch, and the indexes may be anything; `log_recovery` puts both right.
+
+Its log's guard is held wherever state changes: by the verbs of the log, and here by a reader that
+opens a file or makes an index anew.
 """
 
 from libc.limits cimport INT_MAX
@@ -15,24 +18,21 @@ from libc.stdlib cimport free, malloc
 
 from replog._native.batch_format cimport HEADER_BYTES
 from replog._native.batch_set cimport BatchSet
-from replog._native.mapped_file cimport FileView, MappedFile, iovec
-from replog._native.offset_index cimport OffsetIndex
+from replog._native.file_cut cimport cut_file
+from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport (
     BATCH_BAD_CRC, BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, crc_matches, describe, parse_header,
     scan_batches,
 )
-from replog._native.time_index cimport TimeIndex
+from replog._native.segment_files cimport SegmentFiles
 
-from replog.errors import CorruptBatchError, LogTruncatedError
-
-from replog._native import mapped_file
-from replog._native.transaction_index import TransactionIndex
+from replog.errors import CorruptBatchError
 
 cdef enum:
     SCAN_CHUNK = 1024
 
 
-cdef class LogSegment:
+cdef class LogSegment(SegmentFiles):
     def __init__(self, str directory, int64_t base_offset, *, int64_t index_interval_bytes,
                  int64_t index_bytes_max, int64_t map_bytes, bint dense=False,
                  bint missing_index=False, int64_t created_ms=-1):
@@ -50,79 +50,53 @@ cdef class LogSegment:
         self.joined_end = -1
 
     def create(self):
-        """Make the (empty) data file and indexes of a new segment; nothing is synced."""
-        self.file = MappedFile(self.prefix + ".log", writable=True, create=True)
-        self.offsets = OffsetIndex(self.prefix + ".index", self.base_offset, self.index_bytes_max)
-        self.times = TimeIndex(self.prefix + ".timeindex", self.base_offset, self.index_bytes_max)
-        self.offsets.reset()
-        self.times.reset()
+        """As SegmentFiles.create: what is in new files is known."""
+        SegmentFiles.create(self)
         self.indexes_checked = True
         self.timestamp_known = True
-
-    cdef int open(self) except -1:
-        if self.file is None:
-            try:
-                self.file = MappedFile(self.prefix + ".log", writable=True)
-            except FileNotFoundError as error:
-                raise LogTruncatedError(
-                    f"expected segment file {self.path}, found it gone: truncation or retention "
-                    f"took it meanwhile; ask for the log's bounds and read again",
-                    path=self.path, offset=self.base_offset,
-                ) from error
-        return 0
 
     cdef int open_indexes(self) except -1:
         if self.indexes_checked:
             return 0
         self.open()
-        if self.offsets is None:
-            self.offsets = OffsetIndex(
-                self.prefix + ".index", self.base_offset, self.index_bytes_max
-            )
-            self.times = TimeIndex(
-                self.prefix + ".timeindex", self.base_offset, self.index_bytes_max
-            )
-        if self.missing_index or not self.offsets.check() or not self.times.check() or (
-            self.offsets.entry_count
-            and not 0 <= self.offsets.last_position < self.file.size_bytes
-        ):
-            self.rebuild_indexes()
-        self.indexes_checked = True
+        self.hold()
+        try:
+            if self.indexes_checked:
+                return 0
+            if self.offsets is None:
+                self.make_index_files()
+            if self.missing_index or not self.offsets.check() or not self.times.check() or (
+                self.offsets.entry_count
+                and not 0 <= self.offsets.last_position < self.file.size_bytes
+            ):
+                self.rebuild_indexes()
+            self.indexes_checked = True
+        finally:
+            self.let_go()
         return 0
 
     cdef int open_timestamp(self) except -1:
         """Largest timestamp from the last time entry, as Kafka loads it; -1 if there is none."""
-        if not self.timestamp_known:
-            self.open_indexes()
+        if self.timestamp_known:
+            return 0
+        self.open_indexes()
+        self.hold()
+        try:
             if not self.timestamp_known:
                 self.largest_timestamp = self.times.last_timestamp if self.times.entry_count else -1
                 self.largest_timestamp_offset = (
                     self.times.last_offset if self.times.entry_count else self.base_offset
                 )
                 self.timestamp_known = True
+        finally:
+            self.let_go()
         return 0
-
-    @property
-    def path(self):
-        return self.prefix + ".log"
-
-    @property
-    def size_bytes(self):
-        """Bytes of the data file that are whole."""
-        self.open()
-        return self.file.size_bytes
 
     @property
     def max_timestamp(self):
         """Largest timestamp in ms, -1 for none."""
         self.open_timestamp()
         return self.largest_timestamp
-
-    @property
-    def modified_ms(self):
-        """When the data file was last written, as the file system tells it at open."""
-        self.open()
-        return self.file.modified_ms
 
     @property
     def offset_index(self):
@@ -133,12 +107,6 @@ cdef class LogSegment:
     def time_index(self):
         self.open_indexes()
         return self.times
-
-    @property
-    def transaction_index(self):
-        if self.aborts is None:
-            self.aborts = TransactionIndex(self.prefix + ".txnindex", self.base_offset)
-        return self.aborts
 
     cdef bint must_roll(self, BatchSet batches, int64_t last_offset, int64_t segment_bytes,
                         int64_t segment_ms, int64_t now_ms) except -1:
@@ -163,12 +131,15 @@ cdef class LogSegment:
         return waited > segment_ms
 
     cdef int append(self, BatchSet batches) except -1:
-        """Write the batches, then index them one by one (18.1). Raises what the file raises."""
-        cdef int64_t position = self.file.size_bytes
-        cdef int64_t number
-        cdef BatchHeader* header
+        """Write the batches, all or none. Raises what the file raises."""
         self.open_timestamp()
         self.file.append(batches.parts, batches.part_count, batches.length_bytes)
+        return 0
+
+    cdef int index(self, BatchSet batches, int64_t position) except -1:
+        """Index what append() has written at `position`, batch by batch (18.1)."""
+        cdef int64_t number
+        cdef BatchHeader* header
         if position == 0:
             self.first_timestamp = batches.max_timestamp
         for number in range(batches.count):
@@ -235,17 +206,47 @@ cdef class LogSegment:
 
     def refuse(self, int outcome, int64_t position):
         """Raise CorruptBatchError for damage at `position` of the data file."""
+        hole = outcome == BATCH_BAD_OFFSET and self.dense
+        or_else = ", or open it with cleanup_policy='compact' if it ever was" if hole else ""
         raise CorruptBatchError(
             f"expected a whole record batch at byte {position} of {self.path}, found damage: "
-            f"{describe(outcome)}; the bytes below are good, repair the file from a replica",
+            f"{describe(outcome)}; the bytes below are good, repair it from a replica{or_else}",
             path=self.path, position=position, offset=self.base_offset,
         )
 
-    def view(self, int64_t position, int64_t length_bytes):
-        """A pinned view of file bytes [position, position + length_bytes)."""
-        self.open()
-        self.file.map(max(self.map_bytes, self.file.size_bytes))
-        return self.file.view(position, length_bytes)
+    cdef int replay(
+        self, ProducerState producers, int64_t offset, int64_t end_offset
+    ) except -1:
+        """Apply the batches of [offset, end_offset) to the producers; headers only."""
+        cdef BatchHeader first
+        cdef BatchHeader* headers
+        cdef int64_t found = 0, end = 0, position, number, size
+        cdef int outcome = BATCH_OK
+        if not self.find(offset, &first):
+            return 0
+        position = first.position
+        size = self.file.size_bytes
+        headers = <BatchHeader*> malloc(SCAN_CHUNK * sizeof(BatchHeader))
+        if headers == NULL:
+            raise MemoryError
+        try:
+            while position < size and outcome == BATCH_OK:
+                outcome = scan_batches(
+                    self.file.map(max(self.map_bytes, size)) + position, size - position,
+                    position, False, False, -1, -1, headers, SCAN_CHUNK, &found, &end,
+                )
+                for number in range(found):
+                    if headers[number].base_offset >= end_offset:
+                        return 0
+                    # The first may begin below `offset`, where records were deleted inside a batch.
+                    if headers[number].producer_id >= 0:
+                        producers.update(&headers[number])
+                position += end
+        finally:
+            free(headers)
+        if outcome != BATCH_OK:
+            self.refuse(outcome, position)
+        return 0
 
     cdef int add_entries(
         self, const BatchHeader* headers, int64_t count, int64_t* indexed
@@ -299,12 +300,7 @@ cdef class LogSegment:
         """Empty both indexes and what was derived of timestamps; a walk refills them."""
         self.open()
         if self.offsets is None:
-            self.offsets = OffsetIndex(
-                self.prefix + ".index", self.base_offset, self.index_bytes_max
-            )
-            self.times = TimeIndex(
-                self.prefix + ".timeindex", self.base_offset, self.index_bytes_max
-            )
+            self.make_index_files()
         self.offsets.reset()
         self.times.reset()
         self.missing_index = False
@@ -317,6 +313,14 @@ cdef class LogSegment:
 
     def rebuild_indexes(self):
         """Make both indexes anew from the data file, which must be whole to its end."""
+        self.hold()
+        try:
+            self.fill_indexes()
+        finally:
+            self.let_go()
+
+    def fill_indexes(self):
+        """As rebuild_indexes, whose caller holds the guard."""
         cdef BatchHeader* headers
         cdef int64_t position = 0, found = 0, end = 0, indexed = 0, last = self.base_offset - 1
         cdef int outcome = BATCH_OK
@@ -326,6 +330,9 @@ cdef class LogSegment:
         size = self.file.size_bytes
         if size == 0:
             return
+        # Whoever asks meanwhile waits for the guard.
+        self.indexes_checked = False
+        self.timestamp_known = False
         bytes = self.file.map(max(self.map_bytes, size))
         headers = <BatchHeader*> malloc(SCAN_CHUNK * sizeof(BatchHeader))
         if headers == NULL:
@@ -345,6 +352,8 @@ cdef class LogSegment:
                 position += end
         finally:
             free(headers)
+            self.indexes_checked = True
+            self.timestamp_known = True
         if outcome != BATCH_OK:
             self.refuse(outcome, position)
         self.close_times()
@@ -440,30 +449,8 @@ cdef class LogSegment:
         return 0
 
     cdef int shrink(self, int64_t position) except -1:
-        """Shorten the file; where a view reaches past the cut, by a new file in its place.
-
-        A mapped page behind a file's end kills the reader with SIGBUS, so the old file keeps its
-        length, without a name, until its last view is gone. A crash before the rename leaves the
-        old file and a `.cleaned` one, which opening deletes.
-        """
-        cdef MappedFile kept
-        cdef iovec part
-        cdef FileView prefix
-        if not self.file.pinned_past(position):
-            self.file.truncate(position)
-            return 0
-        kept = MappedFile(self.path + ".cleaned", writable=True, create=True)
-        kept.truncate(0)
-        if position:
-            prefix = self.view(0, position)
-            part.iov_base = <void*> prefix.address
-            part.iov_len = position
-            kept.append(&part, 1, position)
-        kept.flush()
-        kept.close()
-        mapped_file.rename(self.path + ".cleaned", self.path)
-        self.file.close()
-        self.file = MappedFile(self.path, writable=True)
+        """Shorten the data file; durable after the next flush_records()."""
+        self.file = cut_file(self.file, position, ".cleaned", True)
         return 0
 
     def seal(self):
@@ -472,29 +459,10 @@ cdef class LogSegment:
         self.offsets.write_out()
         self.times.write_out()
 
-    def flush(self):
-        """Sync the data file and the side files; durable on return."""
-        self.open()
-        self.file.flush()
-        if self.offsets is not None:
-            self.offsets.flush()
-            self.times.flush()
-        if self.aborts is not None:
-            self.aborts.flush()
-
-    def flush_records(self):
-        """Sync the data file alone: what an acknowledgement needs."""
-        self.open()
-        self.file.flush()
-
     def close(self):
-        """Write out what is in memory and give the files back; views stay readable."""
-        if self.indexes_checked and not self.missing_index:
-            self.seal()
-        if self.offsets is not None:
-            self.offsets.close()
-            self.times.close()
-        if self.aborts is not None:
-            self.aborts.close()
-        if self.file is not None:
-            self.file.close()
+        """Write out what is in memory and give the files back, in any case; views stay readable."""
+        try:
+            if self.indexes_checked and not self.missing_index:
+                self.seal()
+        finally:
+            self.abandon()

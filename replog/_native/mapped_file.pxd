@@ -1,6 +1,6 @@
 # Files of the engine: written by pwritev, read through a read-only mapping.
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from replog._native.file_system cimport iovec, replog_system_calls
 
@@ -19,6 +19,7 @@ cdef class MappedFile:
     cdef readonly int64_t size_bytes   # whole bytes; what append() has not finished is beyond
     cdef readonly int64_t modified_ms  # mtime when it was opened
     cdef Mapping mapping               # None until first use; may reach past size_bytes
+    cdef uint64_t file_number          # the inode, to know it again at a reopening
     cdef int64_t pin_count             # views alive
     cdef int64_t pinned_end            # largest end of any view since pin_count was last 0
     cdef int fork_generation           # of the process that opened it; another one may not use it
@@ -42,8 +43,10 @@ cdef class MappedFile:
     cpdef FileView view(self, int64_t position, int64_t length_bytes)
     # Move the file to another path of its file system; durable after fsync_dir.
     cpdef int rename_to(self, str path) except -1
-    # Give the descriptor back. Views stay valid; any other use raises LogClosedError.
+    # Give the descriptor back, at the end of a call that still runs. Views stay valid; any other
+    # use raises LogClosedError.
     cpdef int close(self) except -1
+    cdef void let_go(self) noexcept
     cdef int prepare(self) except -1
     cdef int refuse(self) except -1
     cdef int open_descriptor(self, int flags) except -1

@@ -23,7 +23,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.ref cimport PyObject
 from libc.errno cimport EDQUOT, EFBIG, ENOSPC, errno
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from replog._native cimport file_system
 from replog._native.file_system cimport (
@@ -94,6 +94,10 @@ cdef int open_file_count = 0
 cdef int open_files_limit = OPEN_FILES_MAX
 cdef int clock_hand = 0
 
+# Closed files that views still reach into, by inode, which their mappings keep from being used
+# again: who opens one of them anew must not cut it in place either.
+cdef dict outlived = {}
+
 
 def limit_descriptors(int count) -> int:
     """Bound the open files to `count` (1 to DESCRIPTORS_MAX); returns the bound before. For
@@ -133,6 +137,16 @@ cdef bint close_one_file() noexcept:
         release_descriptor(file)
         return True
     return False
+
+
+cdef int forget_outlived(MappedFile file) except -1:
+    """The last view of a closed file is gone."""
+    files = outlived.get(file.file_number)
+    if files is not None and file in files:
+        files.remove(file)
+        if not files:
+            del outlived[file.file_number]
+    return 0
 
 
 # When the process has no descriptor left, one of ours makes room.
@@ -195,7 +209,9 @@ cdef class MappedFile:
         self.encoded_path = os.fsencode(path)
         self.writable = writable
         self.open_descriptor(O_CREAT if create else 0)
-        if system_calls.fstat(self.fd, &self.size_bytes, &self.modified_ms) != 0:
+        if system_calls.fstat(
+            self.fd, &self.size_bytes, &self.modified_ms, &self.file_number
+        ) != 0:
             raise problem_of(errno, "read the size of", path)
 
     def __dealloc__(self):
@@ -220,16 +236,32 @@ cdef class MappedFile:
     cdef int reopen(self) except -1:
         """Open again after the descriptor was given to another file."""
         cdef int64_t size_bytes, modified_ms
-        self.open_descriptor(0)
-        if system_calls.fstat(self.fd, &size_bytes, &modified_ms) != 0:
-            raise problem_of(errno, "read the size of", self.path)
-        if size_bytes < self.size_bytes:
+        cdef uint64_t file_number
+        cdef int cause
+        try:
+            self.open_descriptor(0)
+        except FileNotFoundError:
+            raise LogTruncatedError(
+                f"expected the file {self.path!r}, found it gone: a truncation or retention took it"
+                " meanwhile; ask for the log's bounds and read again.", path=self.path) from None
+        if system_calls.fstat(self.fd, &size_bytes, &modified_ms, &file_number) != 0:
+            cause = errno
+            release_descriptor(self)
+            raise problem_of(cause, "read the size of", self.path)
+        if file_number != self.file_number or size_bytes < self.size_bytes:
             release_descriptor(self)
             raise LogTruncatedError(
-                f"expected {self.size_bytes} bytes in {self.path!r}; found {size_bytes}. Another "
-                "process"
-                " cut the file; open the log again.", path=self.path, position=size_bytes)
+                f"expected the file of {self.size_bytes} bytes that was opened as {self.path!r}, "
+                + ("found another in its place" if file_number != self.file_number
+                   else f"found it cut to {size_bytes}")
+                + "; open the log again.", path=self.path, position=size_bytes)
         return 0
+
+    cdef void let_go(self) noexcept:
+        """End a call that used the descriptor without the GIL."""
+        self.busy -= 1
+        if self.busy == 0 and self.closed:
+            release_descriptor(self)
 
     cdef int refuse(self) except -1:
         """Raise for a file that takes no more work."""
@@ -289,9 +321,12 @@ cdef class MappedFile:
         self.busy += 1
         with nogil:
             cause = write_all(self.fd, parts, part_count, length_bytes, self.size_bytes)
-        self.busy -= 1
         if cause != 0:
-            self.roll_back(cause, length_bytes)
+            try:
+                self.roll_back(cause, length_bytes)
+            finally:
+                self.let_go()
+        self.let_go()
         self.size_bytes += length_bytes
         return 0
 
@@ -354,8 +389,14 @@ cdef class MappedFile:
         return view
 
     cpdef bint pinned_past(self, int64_t position) noexcept:
-        """Whether a view that is alive may reach past `position`."""
-        return self.pin_count > 0 and self.pinned_end > position
+        """Whether a view that is alive, of this opening or an earlier one, may reach past it."""
+        cdef MappedFile closed
+        if self.pin_count > 0 and self.pinned_end > position:
+            return True
+        for closed in outlived.get(self.file_number, ()):
+            if closed.pinned_end > position:
+                return True
+        return False
 
     cpdef int flush(self) except -1:
         """Make every byte below size_bytes durable. Raises LogFailedError, for good."""
@@ -364,7 +405,7 @@ cdef class MappedFile:
         self.busy += 1
         with nogil:
             cause = sync_fd(self.fd)
-        self.busy -= 1
+        self.let_go()
         if cause != 0:
             self.fail(cause, "sync")
         return 0
@@ -391,7 +432,7 @@ cdef class MappedFile:
         self.size_bytes = size_bytes
         with nogil:
             cause = cut_fd(self.fd, size_bytes)
-        self.busy -= 1
+        self.let_go()
         if cause != 0:
             self.fail(cause, f"cut, from {before} to {size_bytes} bytes,")
         return 0
@@ -406,14 +447,13 @@ cdef class MappedFile:
         return 0
 
     cpdef int close(self) except -1:
-        """Give the descriptor and the mapping back; a second close does nothing."""
-        if self.busy > 0:
-            raise InvariantViolation(
-                f"expected no running call on {self.path!r} at its close; found {self.busy}."
-                " This is a bug in replog.")
-        release_descriptor(self)
+        """Give the mapping back, and the descriptor once no call uses it; twice does no harm."""
         self.mapping = None
+        if self.pin_count > 0 and not self.closed:
+            outlived.setdefault(self.file_number, []).append(self)
         self.closed = True
+        if self.busy == 0:
+            release_descriptor(self)
         return 0
 
 
@@ -434,6 +474,8 @@ cdef class FileView:
             self.file.pin_count -= 1
             if self.file.pin_count == 0:
                 self.file.pinned_end = 0
+                if self.file.closed:
+                    forget_outlived(self.file)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, <void*>self.address, self.length_bytes, True, flags)

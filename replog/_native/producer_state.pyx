@@ -18,36 +18,17 @@ from collections import namedtuple
 import numpy as np
 
 from replog._native.batch_format cimport (
-    CONTROL_ABORT,
-    CONTROL_BIT,
-    CONTROL_COMMIT,
-    TRANSACTIONAL_BIT,
+    CONTROL_ABORT, CONTROL_BIT, CONTROL_COMMIT, TRANSACTIONAL_BIT,
 )
 from replog._native.producer_snapshot cimport (
-    CACHED_BATCHES,
-    CachedBatch,
-    Producer,
-    SNAPSHOT_ENTRY_BYTES,
-    check_snapshot,
-    entry_of,
-    first_sequence_of,
-    load_entry,
-    new_snapshot,
-    seal_snapshot,
-    snapshot_entries_at,
-    store_entry,
+    CACHED_BATCHES, CachedBatch, Producer, SNAPSHOT_ENTRY_BYTES, check_snapshot, entry_of,
+    first_sequence_of, load_entry, new_snapshot, seal_snapshot, snapshot_entries_at, store_entry,
 )
 from replog._native.record_batch cimport BatchHeader
 from replog._native.transaction_list cimport (
-    Transaction,
-    TransactionList,
-    completed_of,
-    drop_below,
-    first_not_below,
-    first_open,
-    insert_transaction,
-    open_transaction,
-    remove_transaction,
+    Transaction, TransactionList, add_transaction, clear_transactions, complete_transaction,
+    completed_of, drop_below, first_not_below, first_open, open_transaction, remove_transaction,
+    sort_transactions,
 )
 
 from replog.errors import (
@@ -243,7 +224,7 @@ cdef class ProducerState:
             completed.last_stable_offset = first_open(&self.ongoing)
             if completed.last_stable_offset == NONE:
                 completed.last_stable_offset = header.base_offset + 1
-            insert_transaction(&self.unreplicated, completed)
+            complete_transaction(&self.unreplicated, completed)
         if producer.producer_epoch != header.producer_epoch:
             producer.batch_count = 0
             producer.producer_epoch = header.producer_epoch
@@ -348,7 +329,8 @@ cdef class ProducerState:
         cdef Py_ssize_t place
         return [
             (self.ongoing.places[place].producer_id, self.ongoing.places[place].first_offset)
-            for place in range(self.ongoing.count)
+            for place in range(self.ongoing.first, self.ongoing.end)
+            if self.ongoing.places[place].producer_id >= 0
         ]
 
     def to_snapshot(self):
@@ -377,20 +359,27 @@ cdef class ProducerState:
         cdef Producer loaded
         cdef Producer* producer
         cdef Producer* following
-        cdef Py_ssize_t place
+        cdef Py_ssize_t place, bucket
         self.clear()
         for place in range(count):
             load_entry(at + place * SNAPSHOT_ENTRY_BYTES, &loaded)
             if self.expired(&loaded, now_ms):
                 continue
             producer = self.find_or_add(loaded.producer_id)
-            if producer.transaction_start >= 0:
-                remove_transaction(&self.ongoing, producer.transaction_start, loaded.producer_id)
             following = producer.next
             producer[0] = loaded
             producer.next = following
-            if loaded.transaction_start >= 0:
-                open_transaction(&self.ongoing, loaded.transaction_start, loaded.producer_id)
+        # Entries come in the order of a hash table, and one producer may, damaged as the file is,
+        # be named twice: what counts is what the table holds in the end.
+        for bucket in range(self.bucket_count):
+            producer = self.buckets[bucket]
+            while producer != NULL:
+                if producer.transaction_start >= 0:
+                    add_transaction(
+                        &self.ongoing, producer.transaction_start, producer.producer_id
+                    )
+                producer = producer.next
+        sort_transactions(&self.ongoing)
 
     cdef bint expired(self, const Producer* producer, int64_t now_ms) noexcept nogil:
         if producer.transaction_start >= 0:
@@ -416,11 +405,18 @@ cdef class ProducerState:
                     link = &producer.next
         return before - self.producer_count
 
+    def emptied(self):
+        """A state of no producers, with as many buckets: a Java HashMap's table does not shrink."""
+        cdef ProducerState fresh = ProducerState(self.expiration_ms)
+        while fresh.bucket_count < self.bucket_count:
+            fresh.grow()
+        return fresh
+
     def clear(self):
         """Forget all producers and transactions; `end_offset` stays."""
         self.forget_producers()
-        self.ongoing.count = 0
-        self.unreplicated.count = 0
+        clear_transactions(&self.ongoing)
+        clear_transactions(&self.unreplicated)
 
     def entries(self):
         """Every producer's last batch, in the order of the snapshot."""

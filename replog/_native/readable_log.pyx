@@ -2,10 +2,11 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The read side of a log: where an offset or a timestamp is, and views of the bytes.
 
-Readers take no lock. They take the tuple of segments and the log end once, in that order reversed
+Readers take no lock. They take the log end and the tuple of segments once, in that order reversed
 by the writer: an append moves the log end last, a truncation first, so that a reader never looks
-behind what is whole. A LogSlice pins its range of the mapping for as long as it, or a buffer of it,
-lives.
+behind what is whole. A look-up that a truncation overtook is made again: it may have met segments
+of before and bytes of after. A LogSlice pins its range of the mapping for as long as it, or a
+buffer of it, lives.
 """
 
 from bisect import bisect_right
@@ -19,7 +20,9 @@ from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport FileView
 from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
 
-from replog.errors import CorruptBatchError, LogClosedError, OffsetOutOfRangeError
+from replog.errors import (
+    CorruptBatchError, LogClosedError, LogTruncatedError, OffsetOutOfRangeError,
+)
 
 from replog._native import record_decoder
 
@@ -64,6 +67,18 @@ cdef class LogSlice:
             at += header.size_bytes
         return end
 
+    def epoch_before(self, end_offset):
+        """The leader epoch of the last whole batch that begins below end_offset; -1 for none."""
+        cdef BatchHeader header
+        cdef int64_t at = 0, end = offset_of(end_offset, "end_offset", self.path)
+        cdef int epoch = -1
+        while at < self.size_bytes and parse_header(
+            self.bytes_view.address + at, self.size_bytes - at, at, &header
+        ) == BATCH_OK and header.base_offset < end:
+            epoch = header.leader_epoch
+            at += header.size_bytes
+        return epoch
+
     def to_arrow(self, *, end_offset=OFFSET_MAX, columns=None, zero_copy=False, **options):
         """The records of [start_offset, end_offset) as an Arrow RecordBatch; see record_decoder.
 
@@ -90,9 +105,19 @@ cdef class LogSlice:
 
 
 cdef class ReadableLog:
+    @property
+    def closed(self):
+        return self.guard.closed
+
+    @property
+    def failed(self):
+        """Whether an I/O error has made the log unfit for writing; it is readable, and can be
+        closed."""
+        return self.guard.failed
+
     cpdef int check_open(self) except -1:  # called from both sides
         """Raise LogClosedError if the log is closed; never blocks."""
-        if self.closed:
+        if self.guard.closed:
             raise LogClosedError(
                 f"expected an open log, found {self.path} closed; open it again", path=self.path
             )
@@ -101,7 +126,9 @@ cdef class ReadableLog:
     @property
     def high_watermark(self):
         """Exclusive: offsets below it are committed. Follows log_end_offset where nobody set it."""
-        return self.log_end_offset if self.watermark < 0 else self.watermark
+        if self.watermark >= 0:
+            return self.watermark
+        return self.log_end_offset if self.unit_start < 0 else self.unit_start
 
     @property
     def follows_high_watermark(self):
@@ -113,7 +140,24 @@ cdef class ReadableLog:
         """Exclusive end of what read_committed may read."""
         cdef int64_t bound = self.high_watermark
         unstable = self.producers.first_unstable_offset(bound)
-        return bound if unstable is None else min(bound, max(unstable, self.log_start_offset))
+        if unstable is None:
+            return bound
+        return min(bound, self.next_there(max(unstable, self.log_start_offset)))
+
+    cdef int64_t next_there(self, int64_t offset) except -1:
+        """The first offset from `offset` on that compaction has not taken; the log end if none.
+
+        What opened a transaction may be gone: the marker that let compaction take it was cut.
+        """
+        cdef tuple segments = self.segments
+        cdef LogSegment segment
+        cdef BatchHeader header
+        for segment in segments[self.floor_place(offset):]:
+            if segment.dense and segment.base_offset <= offset:
+                return offset
+            if segment.find(offset, &header):
+                return max(offset, header.base_offset)
+        return self.log_end_offset
 
     @property
     def latest_epoch(self):
@@ -160,10 +204,6 @@ cdef class ReadableLog:
         return self.watermark
 
     @property
-    def active_segment(self):
-        return self.segments[len(self.segments) - 1]
-
-    @property
     def size_bytes(self):
         """Bytes of all data files together."""
         return sum(segment.size_bytes for segment in self.segments)
@@ -182,7 +222,7 @@ cdef class ReadableLog:
         cdef LogSegment following
         cdef BatchHeader header
         cdef Py_ssize_t now_at
-        if self.compacted or place + 1 >= len(segments):
+        if not segment.dense or place + 1 >= len(segments):
             return 0
         following = segments[place + 1]
         if following.base_offset <= max(segment.joined_end, self.log_start_offset):
@@ -198,18 +238,21 @@ cdef class ReadableLog:
                 f"expected the records of {segment.path} to go on up to offset "
                 f"{following.base_offset}, where the next segment begins, found them to end at "
                 f"offset {end_offset}; the file was emptied or cut, or those behind it are gone: "
-                f"bring them back, or copy the directory from a replica",
+                f"bring them back, or copy the directory from a replica; if the topic was ever "
+                f"compacted, open the log with cleanup_policy='compact'",
                 path=segment.path, position=segment.file.size_bytes, offset=end_offset,
             )
         return 0
 
-    cdef int64_t bound_position(self, Py_ssize_t place, int64_t bound, bint whole) except -1:
-        """Byte place in segment `place` that a read below `bound` may go up to."""
-        cdef LogSegment segment = self.segments[place]
+    cdef int64_t bound_position(
+        self, tuple segments, Py_ssize_t place, int64_t bound, bint whole
+    ) except -1:
+        """Byte place in segments[place] that a read below `bound` may go up to."""
+        cdef LogSegment segment = segments[place]
         cdef BatchHeader header
         segment.open()
         if bound >= self.log_end_offset or (
-            place + 1 < len(self.bases) and bound >= self.bases[place + 1]
+            place + 1 < len(segments) and bound >= segments[place + 1].base_offset
         ):
             return segment.file.size_bytes
         if not segment.find(bound, &header):
@@ -243,6 +286,24 @@ cdef class ReadableLog:
         self, int64_t start_offset, int64_t max_bytes, int64_t end_offset, bint min_one_message,
         bint whole_batches
     ):
+        cdef int64_t truncations
+        while True:
+            truncations = self.truncations
+            try:
+                found = self.read_once(
+                    start_offset, max_bytes, end_offset, min_one_message, whole_batches
+                )
+            except (CorruptBatchError, LogTruncatedError):
+                if truncations == self.truncations:
+                    raise
+            else:
+                if truncations == self.truncations:
+                    return found
+
+    cdef LogSlice read_once(
+        self, int64_t start_offset, int64_t max_bytes, int64_t end_offset, bint min_one_message,
+        bint whole_batches
+    ):
         cdef int64_t log_end = self.log_end_offset
         cdef int64_t bound = min(end_offset, log_end)
         cdef LogSegment segment
@@ -266,7 +327,7 @@ cdef class ReadableLog:
             if segment.find(start_offset, &header):
                 if header.base_offset >= bound:
                     return self.empty_slice(start_offset)
-                limit = self.bound_position(place, bound, whole_batches)
+                limit = self.bound_position(segments, place, bound, whole_batches)
                 incomplete = header.size_bytes > max_bytes and not min_one_message
                 length = max(max_bytes, header.size_bytes) if min_one_message else max_bytes
                 length = max(min(length, limit - header.position), 0)
@@ -278,7 +339,7 @@ cdef class ReadableLog:
             place += 1
         return self.empty_slice(start_offset)
 
-    def empty_slice(self, int64_t start_offset):
+    cdef LogSlice empty_slice(self, int64_t start_offset):
         """What a read answers where there is nothing to read yet."""
         cdef LogSegment segment = self.segments[self.floor_place(start_offset)]
         cdef BatchHeader header
@@ -300,6 +361,19 @@ cdef class ReadableLog:
         return self.first_from(int64_of(timestamp, "timestamp", self.path))
 
     cdef object first_from(self, int64_t timestamp):
+        cdef int64_t truncations
+        while True:
+            truncations = self.truncations
+            try:
+                found = self.first_from_once(timestamp)
+            except (CorruptBatchError, LogTruncatedError):
+                if truncations == self.truncations:
+                    raise
+            else:
+                if truncations == self.truncations:
+                    return found
+
+    cdef object first_from_once(self, int64_t timestamp):
         cdef LogSegment segment
         cdef int64_t floor = self.log_start_offset
         cdef BatchHeader header
@@ -361,16 +435,14 @@ cdef class ReadableLog:
         cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
         cdef int64_t end = offset_of(end_offset, "end_offset", self.path)
         cdef LogSegment segment
+        cdef Py_ssize_t place = self.floor_place(start)
         cdef tuple segments = self.segments
-        cdef Py_ssize_t place
         self.check_open()
         found = []
-        for place in range(self.floor_place(start), len(segments)):
+        for place in range(place, len(segments)):
             segment = segments[place]
-            if segment.base_offset not in self.checked_aborts:
-                if not self.aborts_hold(segment):
-                    self.rebuild_aborts(segment)
-                self.checked_aborts.add(segment.base_offset)
+            if not segment.aborts_checked:
+                self.check_aborts(segment)
             collected, complete = segment.transaction_index.collect_aborted(start, end)
             found.extend(collected)
             if complete:
@@ -378,7 +450,19 @@ cdef class ReadableLog:
             self.check_joined(segments, place)
         return found
 
-    def aborts_hold(self, LogSegment segment):
+    cdef int check_aborts(self, LogSegment segment) except -1:
+        """See that the segment's transaction index says what the batches say."""
+        self.guard.lock_any()
+        try:
+            if not segment.aborts_checked:
+                if not self.aborts_hold(segment):
+                    self.rebuild_aborts(segment)
+                segment.aborts_checked = True
+        finally:
+            self.guard.unlock(None)
+        return 0
+
+    cdef bint aborts_hold(self, LogSegment segment) except -1:
         """Whether each entry of the segment's transaction index names batches that say the same."""
         cdef BatchHeader header
         cdef LogSegment other
@@ -401,6 +485,6 @@ cdef class ReadableLog:
                 return False
         return True
 
-    def rebuild_aborts(self, LogSegment segment):
+    cdef int rebuild_aborts(self, LogSegment segment) except -1:
         """Make the segment's transaction index anew; the writing subclass carries it out."""
         raise NotImplementedError("ReadableLog writes no files")

@@ -16,6 +16,7 @@ cdef enum:
     BATCH_BAD_OFFSET = -6      # base_offset or last_offset_delta impossible, or against the chain
     BATCH_BAD_CODEC = -7
     BATCH_BAD_EPOCH = -8       # leader_epoch falls along the log
+    BATCH_NEW_EPOCH = -9       # leader_epoch is none that was on disk before its first batch
 
 cdef struct BatchHeader:
     int64_t position           # byte place of the batch in its file or buffer
@@ -56,6 +57,12 @@ cdef int64_t read_varint(
 cdef bint crc_matches(const uint8_t* bytes, const BatchHeader* header) noexcept nogil
 cdef int32_t last_sequence(const BatchHeader* header) noexcept nogil
 cdef str describe(int outcome)
+
+# Place of the first whole batch of bytes[0:length], its CRC right, with base_offset in [least,
+# most]; -1 if there is none. Finds batches behind damage, where no length leads to them.
+cdef int64_t find_whole(
+    const uint8_t* bytes, int64_t length, int64_t least, int64_t most
+) noexcept nogil
 
 # What a walk over the records of one batch found.
 cdef struct RecordsSummary:

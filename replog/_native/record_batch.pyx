@@ -79,6 +79,7 @@ cdef dict PROBLEMS = {
     BATCH_BAD_OFFSET: "its offsets are impossible or do not continue those before it",
     BATCH_BAD_CODEC: "its codec is none of none, gzip, snappy, lz4, zstd",
     BATCH_BAD_EPOCH: "its leader epoch is lower than that of the batch before",
+    BATCH_NEW_EPOCH: "its leader epoch is higher than any in leader-epoch-checkpoint",
 }
 
 
@@ -383,6 +384,24 @@ cdef int scan_batches(
     count[0] = found
     end[0] = at
     return outcome
+
+
+cdef int64_t find_whole(
+    const uint8_t* bytes, int64_t length, int64_t least, int64_t most
+) noexcept nogil:
+    cdef int64_t at
+    # What is summed for nothing is bounded: crafted bytes may look like a header everywhere.
+    cdef int64_t patience = 16 * length
+    cdef BatchHeader header
+    for at in range(length - HEADER_BYTES + 1):
+        if bytes[at + MAGIC_AT] != CURRENT_MAGIC or parse_header(
+            bytes + at, length - at, at, &header
+        ) != BATCH_OK or header.base_offset < least or header.base_offset > most:
+            continue
+        patience -= header.size_bytes
+        if patience < 0 or crc_matches(bytes + at, &header):
+            return at
+    return -1
 
 
 class Scan:

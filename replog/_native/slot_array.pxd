@@ -43,6 +43,6 @@ cdef class SlotArray:
     cdef int finish_tail(self) except -1
     cdef int64_t slots_in_place(self, int64_t count) except -1
     cdef int keep(self, int64_t count) except -1
-    cdef int cut_file(self, int64_t count) except -1
+    cdef int cut_slots(self, int64_t count) except -1
     cdef int remember_last(self) except -1
     cdef bytes tail_copy(self)

@@ -16,7 +16,8 @@ from libc.string cimport memcmp, memcpy
 
 import numpy as np
 
-from replog._native.mapped_file cimport FileView, MappedFile, iovec
+from replog._native.file_cut cimport cut_file
+from replog._native.mapped_file cimport FileView, iovec
 
 from replog._native import mapped_file
 from replog.errors import InvariantViolation, NoSpaceError, OutOfDescriptorsError
@@ -142,7 +143,7 @@ cdef class SlotArray:
                 same < count or count == 0
             ):
                 same = 0
-                self.cut_file(self.written_count)
+                self.cut_slots(self.written_count)
         if count > same:
             part.iov_base = self.tail + same * self.slot_bytes
             part.iov_len = (count - same) * self.slot_bytes
@@ -170,24 +171,12 @@ cdef class SlotArray:
         """Move the tail into the file and cut what a reset left behind it."""
         self.write_tail()
         if self.file.size_bytes != self.written_count * self.slot_bytes:
-            self.cut_file(self.written_count)
+            self.cut_slots(self.written_count)
         return 0
 
-    cdef int cut_file(self, int64_t count) except -1:
-        """Cut the file to `count` slots; by a new file where a look-up still reads the old."""
-        cdef iovec part
-        cdef MappedFile fresh
-        cdef int64_t kept_bytes = count * self.slot_bytes
-        if not self.file.pinned_past(kept_bytes):
-            self.file.truncate(kept_bytes)
-            return 0
-        fresh = MappedFile(self.path + ".tmp", writable=True, create=True)
-        fresh.truncate(0)
-        part.iov_base = <void*>self.file.map(kept_bytes)
-        part.iov_len = kept_bytes
-        fresh.append(&part, 1, kept_bytes)
-        fresh.rename_to(self.path)
-        self.file = fresh
+    cdef int cut_slots(self, int64_t count) except -1:
+        """Cut the file to `count` slots."""
+        self.file = cut_file(self.file, count * self.slot_bytes, ".tmp", False)
         return 0
 
     cdef int keep(self, int64_t count) except -1:
@@ -200,7 +189,7 @@ cdef class SlotArray:
         self.full = count >= self.capacity_slots
         if cut:
             self.written_count = count
-            self.cut_file(count)
+            self.cut_slots(count)
         self.whole = True
         self.remember_last()
         return 0

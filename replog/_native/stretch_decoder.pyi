@@ -6,6 +6,7 @@ from typing_extensions import Buffer, disjoint_base
 @disjoint_base
 class StretchDecoder:
     next_offset: int
+    last_size_bytes: int
     def __init__(
         self,
         next_offset: int,

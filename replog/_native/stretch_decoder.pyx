@@ -34,6 +34,7 @@ cdef class StretchDecoder:
     cdef Columns columns
     cdef Selection selection
     cdef readonly int64_t next_offset    # at which the next batch has to begin
+    cdef readonly int64_t last_size_bytes    # of the last batch taken
     cdef int32_t leader_epoch
     cdef int64_t start_offset
     cdef int64_t end_offset
@@ -122,6 +123,7 @@ cdef class StretchDecoder:
                 return outcome
             at += header.size_bytes
             self.next_offset = header.last_offset + 1
+            self.last_size_bytes = header.size_bytes
         return at
 
     def feed(self, const uint8_t[::1] piece, *, int64_t rows_enough, int64_t bytes_enough):

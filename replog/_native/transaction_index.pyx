@@ -118,6 +118,10 @@ cdef class TransactionIndex:
         self.last_offset = last_offset
         return 0
 
+    def make_file(self):
+        """See that there is a file: what is appended next then needs room for an entry only."""
+        self.open_file(True)
+
     def append(self, aborted):
         """Add an AbortedTransaction, or a CompletedTransaction that was aborted.
 

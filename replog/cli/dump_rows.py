@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from replog.cli.record_json import CONTROL_BIT, Row, batch_row, control_name, record_rows
 from replog.errors import CorruptBatchError, UsageError
 from replog.reader import PartitionReader, partition_paths
-from replog.reader.names import kind_of, segment_names, topic_partition_of
+from replog.reader.listing import list_segments
+from replog.reader.names import SegmentName, kind_of, topic_partition_of
 from replog.reader.raw import RawBatches, base_offset_of, walk_file
 from replog.types import Isolation, TopicPartition
 
 
-def record_files(path: str) -> list[str]:
+def record_files(path: str) -> list[SegmentName]:
     """Files of batches that `path` stands for: itself, or each segment of each partition."""
     kind = kind_of(path)
     if kind == "side file":
@@ -21,8 +22,8 @@ def record_files(path: str) -> list[str]:
             f"side file, which has no batches; dump it without --batches and --records"
         )
     if kind == "records":
-        return [path]
-    return [segment.path for one in partition_paths(path) for segment in segment_names(one)]
+        return [SegmentName(base_offset_of(path), path)]
+    return [segment for one in partition_paths(path) for segment in list_segments(one)]
 
 
 def place_of(path: str) -> TopicPartition:
@@ -39,7 +40,7 @@ def batch_rows(path: str, *, explain: bool = False) -> Iterator[Row]:
     explain: say in `problem` what was found there and where.
     """
     for file in record_files(path):
-        place, segment = place_of(file), base_offset_of(file)
+        place, segment = place_of(file.path), file.base_offset
         try:
             for run in walk_file(file):
                 for header in run.chunk.headers:
@@ -54,7 +55,7 @@ def batch_rows(path: str, *, explain: bool = False) -> Iterator[Row]:
 def file_record_rows(path: str) -> Iterator[Row]:
     """A row a record of the files, as in `filerecords.jsonl.gz`: control and aborted ones too."""
     for file in record_files(path):
-        place = place_of(file)
+        place = place_of(file.path)
         try:
             for run in walk_file(file):
                 if run.valid:

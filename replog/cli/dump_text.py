@@ -12,6 +12,7 @@ from replog.cli.dump_rows import batch_rows
 from replog.cli.record_json import Row
 from replog.errors import CorruptFileError, ReplogError, UsageError, shown
 from replog.reader import PartitionReader, names, partition_paths
+from replog.reader.listing import list_segments
 from replog.reader.raw import base_offset_of
 from replog.reader.segment import segment_size
 from replog.reader.side_files import (
@@ -126,7 +127,7 @@ def _partition(path: str) -> Iterator[Row]:
     for name in sorted(names.names_in(path)):
         if name in (*_TEXT_FILES, *_CHECKPOINTS, LEADER_EPOCH_CHECKPOINT):
             yield from _one_of_many(path, name)
-    for segment in names.segment_names(path):
+    for segment in list_segments(path):
         yield _segment(segment)
 
 

@@ -9,7 +9,13 @@ from replog._native.arguments import integer
 from replog.client.arguments import INT32_MAX, partition_of
 from replog.client.connection import answer_to, metadata_change
 from replog.client.protocol_errors import RETRIABLE, error_of
-from replog.errors import UnknownTopicOrPartitionError, UsageError, shown
+from replog.errors import (
+    LogDivergedError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+    UsageError,
+    shown,
+)
 from replog.messages import (
     ErrorCode,
     FetchPartition,
@@ -17,9 +23,10 @@ from replog.messages import (
     ListOffsetsRequest,
     OffsetSpec,
 )
-from replog.types import UNKNOWN_OFFSET, Isolation, Record, TopicPartition
+from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, Isolation, Record, TopicPartition
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import AsyncIterator, Iterator, Sequence
 
     import pyarrow as pa
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from replog.client.connection import ClusterConnection
     from replog.messages import FetchedPartition, FetchResponse, ListOffsetsResponse
     from replog.registrations import PartitionRegistration
+    from replog.types import EpochEndOffset
 
 Start = int | Literal["earliest", "latest"]
 RETRY_BACKOFF_MS = 100
@@ -81,7 +89,8 @@ class Consumer:
 
     Follows leaders as they change. `position` is the offset behind the record, or the slice, that
     was handed out last; it may be set between two reads. A read that is called off (a timeout, a
-    `break`) loses nothing: the next one goes on at the position.
+    `break`) loses nothing: the next one goes on at the position. It reads the topic that has the
+    name at the first read, and nothing of one that is created under that name later.
     """
 
     def __init__(
@@ -108,6 +117,9 @@ class Consumer:
         whose = f"a consumer of {self.topic_partition}"
         self._whose = whose
         self._position: int | None = None
+        self._epoch = NO_LEADER_EPOCH
+        """Of the batch before the position, by which the leader can tell whether its log holds what
+        was read; NO_LEADER_EPOCH where the position was not come to by reading."""
         self._start = _bound(start, "start", ("earliest", "latest"), whose)
         self._timestamp = None if timestamp is None else integer(timestamp, "timestamp", whose)
         last = None if end is None else _bound(end, "end", ("latest",), whose)
@@ -125,9 +137,12 @@ class Consumer:
                 argument="rack",
             )
         self._rack = rack
+        self._topic_id: uuid.UUID | None = None
+        """Of the topic that is read; None before the first read."""
         self._preference: _Preference | None = None
-        self._unread: tuple[Iterator[Record], int] | None = None
-        """Records of the slice that is being handed out one by one, and where it ends."""
+        self._unread: tuple[Iterator[Record], int, int] | None = None
+        """Records of the slice that is being handed out one by one, where it ends, and the leader
+        epoch of its last batch."""
         self._keeps_to_leader_until_s = 0.0
         """The replica that the leader has named does not serve us."""
 
@@ -138,7 +153,11 @@ class Consumer:
 
     @position.setter
     def position(self, offset: int | None) -> None:
-        self._position = None if offset is None else integer(offset, "position", self._whose)
+        number = None if offset is None else integer(offset, "position", self._whose)
+        self._go_on_at(number, NO_LEADER_EPOCH)
+
+    def _go_on_at(self, position: int | None, epoch: int) -> None:
+        self._position, self._epoch = position, epoch
         self._unread = None
 
     def __aiter__(self) -> Self:
@@ -157,25 +176,26 @@ class Consumer:
         """The next record of what was fetched last; None where all of it was handed out."""
         if self._unread is None:
             return None
-        records, end_offset = self._unread
+        records, end_offset, epoch = self._unread
         try:
             record = next(records, None)
         except BaseException:
             self._unread = None  # read again, it fails again
             raise
         if record is None:
-            self.position = end_offset
+            self._go_on_at(end_offset, epoch)
             return None
-        self._position = record.offset + 1
+        self._position, self._epoch = record.offset + 1, record.leader_epoch
         return record
 
     async def fetch_slice(self) -> bool:
         """Fetch what `next_of_slice` hands out next; False once `end` is reached."""
-        consumed = await self.next_slice()
-        if consumed is None:
+        found = await self._next()
+        if found is None:
             return False
-        self.position = consumed.start_offset
-        self._unread = (consumed.records(), consumed.end_offset)
+        consumed, epoch = found
+        self._position = consumed.start_offset
+        self._unread = (consumed.records(), consumed.end_offset, epoch)
         return True
 
     async def __aenter__(self) -> Self:
@@ -192,9 +212,20 @@ class Consumer:
     async def next_slice(self) -> ConsumedRecords | None:
         """The records of the next fetch that brings any; None once `end` is reached.
 
-        Raises OffsetOutOfRangeError where the position is not in the log, and what the leader
-        refuses for good.
+        Raises OffsetOutOfRangeError where the position is not in the log, LogDivergedError where an
+        unclean election has lost what was read before it, UnknownTopicIdError where the name is
+        another topic's by now, and what the leader refuses for good. They are raised again until
+        the position is set.
         """
+        found = await self._next()
+        if found is None:
+            return None
+        consumed, epoch = found
+        self._go_on_at(consumed.end_offset, epoch)
+        return consumed
+
+    async def _next(self) -> tuple[ConsumedRecords, int] | None:
+        """A slice at the position, which stays, and the leader epoch of its last batch."""
         position = await self._settled_position()
         while self.end is None or position < self.end:
             fetched = await self._fetch(position)
@@ -202,8 +233,8 @@ class Consumer:
                 continue
             consumed = self._consumed(position, fetched)
             if consumed is not None:
-                self.position = consumed.end_offset
-                return consumed
+                records: Any = fetched.records
+                return consumed, records.epoch_before(consumed.end_offset)
         return None
 
     async def _settled_position(self) -> int:
@@ -226,13 +257,17 @@ class Consumer:
         return (await self._list_offsets(spec)).offset
 
     async def _list_offsets(self, timestamp: int) -> ListOffsetsResponse:
-        request = ListOffsetsRequest(
-            topic_partition=self.topic_partition, timestamp=timestamp, isolation=self._isolation
-        )
         while True:
             response: ListOffsetsResponse | None = None
-            leader_id = self._connection.partition(self.topic_partition).leader_id
+            registration = self._registration()
+            leader_id = registration.leader_id
             if leader_id is not None:
+                request = ListOffsetsRequest(
+                    topic_partition=self.topic_partition,
+                    topic_id=registration.topic_id,
+                    timestamp=timestamp,
+                    isolation=self._isolation,
+                )
                 response = await answer_to(self._connection, leader_id, request)
             if response is not None and response.error is ErrorCode.NONE:
                 return response
@@ -240,9 +275,23 @@ class Consumer:
                 self._check_retriable(response.error)
             await metadata_change(self._connection, RETRY_BACKOFF_MS)
 
+    def _registration(self) -> PartitionRegistration:
+        """Of the topic that is read, not merely of its name."""
+        registration = self._connection.partition(self.topic_partition)
+        if self._topic_id is None:
+            self._topic_id = registration.topic_id
+        if registration.topic_id != self._topic_id:
+            raise UnknownTopicIdError(
+                f"expected topic {self.topic_partition.topic!r} of id {self._topic_id}, which this "
+                f"consumer reads, found it deleted and another one of that name, of id "
+                f"{registration.topic_id}; open another consumer to read that one",
+                topic_partition=str(self.topic_partition),
+            )
+        return registration
+
     async def _fetch(self, position: int) -> FetchedPartition | None:
         """The records from `position` on; None where it is worth another try."""
-        registration = self._connection.partition(self.topic_partition)
+        registration = self._registration()
         leader_id = registration.leader_id
         replica_id = self._preferred(registration)
         response: FetchResponse | None = None
@@ -252,8 +301,10 @@ class Consumer:
                 partitions=(
                     FetchPartition(
                         topic_partition=self.topic_partition,
+                        topic_id=registration.topic_id,
                         fetch_offset=position,
                         current_leader_epoch=registration.leader_epoch,
+                        last_fetched_epoch=self._epoch,
                         max_bytes=self._fetch_bytes_max,
                     ),
                 ),
@@ -268,9 +319,13 @@ class Consumer:
             await metadata_change(self._connection, RETRY_BACKOFF_MS)
             return None
         error = response.error
+        diverging: EpochEndOffset | None = None
         if error is ErrorCode.NONE and response.partitions:
             error = response.partitions[0].error
-        if error is ErrorCode.NONE:
+            diverging = response.partitions[0].diverging_epoch
+        if diverging is not None and replica_id is None:
+            raise self._diverged(position, diverging)
+        if error is ErrorCode.NONE and diverging is None:
             return self._followed(registration, response)
         if replica_id is None:
             self._check_retriable(error)
@@ -354,7 +409,7 @@ class Consumer:
 
     def _serves(self, leader_id: int, replica_id: int | None) -> bool:
         try:
-            registration = self._connection.partition(self.topic_partition)
+            registration = self._registration()
         except UnknownTopicOrPartitionError:
             return False
         return registration.leader_id == leader_id and (
@@ -381,6 +436,19 @@ class Consumer:
             records,
             bound,
             fetched.aborted,
+        )
+
+    def _diverged(self, position: int, diverging: EpochEndOffset) -> LogDivergedError:
+        parts_at = min(position, diverging.end_offset)
+        return LogDivergedError(
+            f"expected {self.topic_partition} to hold what was read of it up to offset {position}, "
+            f"in leader epoch {self._epoch}, found other records from offset {parts_at} on: an "
+            f"election of a replica without them has lost those that were read; set the position "
+            f"to go on",
+            topic_partition=str(self.topic_partition),
+            offset=position,
+            leader_epoch=self._epoch,
+            diverging_offset=parts_at,
         )
 
     def _check_retriable(self, error: ErrorCode) -> None:

@@ -9,6 +9,9 @@ that failed is judged together, in order.
   in no log takes a new producer id, the rest fails, since nobody could tell its repeat.
 - Plain: only what is known to be in no log is sent again, and only if nothing behind it is in one.
   So nothing is doubled and nothing changes places; the rest fails, and its producer decides.
+
+A lane is one topic's. Once the name is another's it is over: what was not acknowledged fails, for
+nobody has asked to have it in the new topic.
 """
 
 from __future__ import annotations
@@ -20,15 +23,22 @@ from typing import TYPE_CHECKING
 from replog.client.produce_window import IN_FLIGHT_MAX, Leadership, ProduceWindow
 from replog.client.produced import SEQUENCES, Failure, PendingBatches, Produced
 from replog.client.protocol_errors import RETRIABLE, error_of
-from replog.errors import NoLeaderError, RequestTimedOutError, UnknownTopicOrPartitionError
+from replog.errors import (
+    NoLeaderError,
+    RequestTimedOutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from replog.messages import Acks, ErrorCode, ProduceRequest
 
 if TYPE_CHECKING:
     import asyncio
+    import uuid
 
     from replog.client.connection import ClusterConnection
     from replog.errors import ReplogError
     from replog.messages import ProduceResponse
+    from replog.registrations import PartitionRegistration
     from replog.types import TopicPartition
 
 IN_FLIGHT_PLAIN = 100
@@ -45,12 +55,14 @@ class ProduceLane:
         self,
         connection: ClusterConnection,
         topic_partition: TopicPartition,
+        topic_id: uuid.UUID,
         acks: Acks,
         request_timeout_ms: int,
         *,
         idempotent: bool,
     ) -> None:
         self.topic_partition = topic_partition
+        self.topic_id = topic_id
         self.producer_id = connection.new_producer_id() if idempotent else -1
         self._connection = connection
         self._acks = acks
@@ -96,6 +108,10 @@ class ProduceLane:
 
     def metadata_changed(self) -> None:
         """Try again what waits for a leader, and give up on one that leads no longer."""
+        registration = self._registration()
+        if registration is not None and registration.topic_id != self.topic_id:
+            self.end(registration.topic_id)
+            return
         if self._in_flight:
             leadership = self._leadership()
             leader_id = None if leadership is None else leadership.leader_id
@@ -134,10 +150,27 @@ class ProduceLane:
         self._stopped = True
         self._tell_if_idle()
 
-    def _leadership(self) -> Leadership | None:
+    def end(self, topic_id: uuid.UUID) -> None:
+        """The partition's name is now that of a topic of this id: fail all that is on its way."""
+        self.close(
+            UnknownTopicIdError(
+                f"expected topic {self.topic_partition.topic!r} of id {self.topic_id} to be there "
+                f"until its records were acknowledged, found it deleted and another one of that "
+                f"name, of id {topic_id}: they went with it or were never appended, and none is in "
+                f"the new topic; send them again to have them there",
+                topic_partition=str(self.topic_partition),
+            )
+        )
+
+    def _registration(self) -> PartitionRegistration | None:
         try:
-            registration = self._connection.partition(self.topic_partition)
+            return self._connection.partition(self.topic_partition)
         except UnknownTopicOrPartitionError:
+            return None
+
+    def _leadership(self) -> Leadership | None:
+        registration = self._registration()
+        if registration is None or registration.topic_id != self.topic_id:
             return None
         leader_id = registration.leader_id
         if leader_id is None or not self._connection.reaches(leader_id):
@@ -165,7 +198,7 @@ class ProduceLane:
             leader_id = leadership.leader_id
             pending = self._waiting.popleft()
             request = ProduceRequest(
-                partitions=((self.topic_partition, pending.batches),),
+                partitions=((self.topic_partition, self.topic_id, pending.batches),),
                 acks=self._acks,
                 timeout_ms=self._timeout_ms,
             )

@@ -17,6 +17,7 @@ from replog.types import Codec, TopicPartition
 
 if TYPE_CHECKING:
     from replog.client.connection import ClusterConnection
+    from replog.registrations import PartitionRegistration
 
 AcksName = Literal[0, 1, "all"]
 DEADLINE_CHECK_MS = 100
@@ -115,15 +116,15 @@ class Producer:
 
         Raises UsageError for what cannot be sent, UnknownTopicOrPartitionError. The future raises
         what the leader refused it with, NotEnoughReplicasError among them, NoLeaderError if there
-        was none in time, and RequestTimedOutError if nobody knows what became of it.
+        was none in time, RequestTimedOutError if nobody knows what became of it, and
+        UnknownTopicIdError if the topic was deleted and another one of its name created.
         """
         self._check_open()
         count = count_of(values)
         topic_partition = self._choose(topic, partition, has_keys=keys is not None)
-        config = self._connection.partition(topic_partition).config.log
-        lane = self._lanes.get(topic_partition)
-        if lane is None:
-            lane = self._open_lane(topic_partition)
+        registration = self._connection.partition(topic_partition)
+        config = registration.config.log
+        lane = self._lane(registration)
         codec = self._codec
         if codec is None:
             codec = _codec_of(config.compression_type)
@@ -151,8 +152,7 @@ class Producer:
         if self._idempotent:
             raise UsageError("expected a plain producer for ready batches, found an idempotent one")
         topic_partition = partition_of(topic, partition)
-        self._connection.partition(topic_partition)
-        lane = self._lanes.get(topic_partition) or self._open_lane(topic_partition)
+        lane = self._lane(self._connection.partition(topic_partition))
         return self._enqueue(lane, batches, count)
 
     async def flush(self) -> None:
@@ -192,15 +192,25 @@ class Producer:
             parts.append(future)
         return parts[0] if len(parts) == 1 else asyncio.ensure_future(_joined(parts))
 
-    def _open_lane(self, topic_partition: TopicPartition) -> ProduceLane:
+    def _lane(self, registration: PartitionRegistration) -> ProduceLane:
+        """The one of the topic that has the name now; with another one's it is over."""
+        lane = self._lanes.get(registration.topic_partition)
+        if lane is not None:
+            if lane.topic_id == registration.topic_id:
+                return lane
+            lane.end(registration.topic_id)
+        return self._open_lane(registration)
+
+    def _open_lane(self, registration: PartitionRegistration) -> ProduceLane:
         lane = ProduceLane(
             self._connection,
-            topic_partition,
+            registration.topic_partition,
+            registration.topic_id,
             self._acks,
             self._request_timeout_ms,
             idempotent=self._idempotent,
         )
-        self._lanes[topic_partition] = lane
+        self._lanes[registration.topic_partition] = lane
         return lane
 
     def _choose(self, topic: str, partition: int | None, *, has_keys: bool) -> TopicPartition:

@@ -15,6 +15,7 @@ _KINDS: dict[ErrorCode, type[ReplogError]] = {
     ErrorCode.CORRUPT_MESSAGE: errors.CorruptBatchError,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: errors.UnknownTopicOrPartitionError,
     ErrorCode.UNKNOWN_TOPIC_ID: errors.UnknownTopicOrPartitionError,
+    ErrorCode.INCONSISTENT_TOPIC_ID: errors.UnknownTopicOrPartitionError,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: errors.NotLeaderError,
     ErrorCode.REQUEST_TIMED_OUT: errors.RequestTimedOutError,
     ErrorCode.MESSAGE_TOO_LARGE: errors.RecordBatchTooLargeError,
@@ -45,6 +46,7 @@ RETRIABLE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS,

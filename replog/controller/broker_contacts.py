@@ -50,6 +50,15 @@ class BrokerContacts:
         """None for one that is not registered."""
         return self._contacts.get(broker_id)
 
+    def is_there(self, broker_id: int) -> bool:
+        """Whether a broker may lead, and this controller has heard of it.
+
+        What the metadata say of one that has not been heard of yet may be as old as they are: with
+        a whole cluster that was closed or lost its power it is of processes that are gone.
+        """
+        contact = self._contacts.get(broker_id)
+        return contact is not None and contact.session_open and self._image.is_live(broker_id)
+
     def begin(self, now_ms: int) -> None:
         """Another controller knew when it had heard of whom: all sessions begin anew.
 

@@ -22,6 +22,12 @@ from replog.controller.broker_image import (
     raw_incarnation,
     register_record,
 )
+from replog.controller.copy_identity import (
+    Copies,
+    Return,
+    judge,
+    raw_directory,
+)
 from replog.controller.decision import Decision
 from replog.controller.incidents import (
     BrokerFenced,
@@ -53,6 +59,7 @@ class BrokerControl:
         self,
         decision: Decision,
         partitions: PartitionControl,
+        contacts: BrokerContacts,
         options: ControllerOptions,
         cluster_id: str | None,
     ) -> None:
@@ -61,7 +68,7 @@ class BrokerControl:
         self._partitions = partitions
         self._cluster_id = cluster_id
         self._timeout_ms = options.broker_session_timeout_ms
-        self.contacts = BrokerContacts(decision.image, self._timeout_ms)
+        self.contacts = contacts
 
     def register(self, request: RegisterBrokerRequest, now_ms: int) -> RegisterBrokerResponse:
         """Give a started broker its epoch: the offset of the record that registers it."""
@@ -95,23 +102,21 @@ class BrokerControl:
             fenced=True,
             listeners=request.listeners,
         )
-        self._decision.write(register_record(registration, incarnation))
-        unclean = (
-            previous_epoch is not None
-            and not is_same
-            and request.previous_broker_epoch != previous_epoch
-        )
+        back = Return.AS_IT_WAS if is_same else judge(known, request)
+        directory = raw_directory(request)
+        self._decision.write(register_record(registration, incarnation, directory))
         self._decision.report(
             BrokerRegistered(
                 broker_id=request.broker_id,
                 broker_epoch=registration.broker_epoch,
                 previous_epoch=previous_epoch,
-                unclean=unclean,
+                unclean=back is not Return.AS_IT_WAS,
+                other_directory=back is Return.OTHER,
             )
         )
         if not is_same:
             # A process that never stopped has its logs as they were.
-            self._judge_logs(request, unclean=unclean)
+            self._judge_logs(request, known, back)
         version = self._decision.next_offset
         self.contacts.add(
             request.broker_id, BrokerContact(heard_ms=now_ms, catch_up_version=version)
@@ -128,6 +133,7 @@ class BrokerControl:
         if broker.is_over and not request.want_shut_down:
             return HeartbeatResponse(error=ErrorCode.STALE_BROKER_EPOCH)
         contact = self.contacts[request.broker_id]
+        was_there = contact.session_open
         contact.heard_of(now_ms)
         self.contacts.applied(request.broker_id, request.version)
         self._hear_of_logs(request)
@@ -135,6 +141,8 @@ class BrokerControl:
             return self._shut_down(broker, contact, now_ms)
         if broker.registration.fenced and request.version >= contact.catch_up_version:
             self._unfence(broker)
+        elif not was_there and not broker.registration.fenced:
+            self._elect_for(request.broker_id)
         return HeartbeatResponse(fenced=broker.registration.fenced)
 
     def connection_lost(self, broker_id: int, now_ms: int) -> None:
@@ -211,25 +219,27 @@ class BrokerControl:
             if partition is not None and partition.topic.topic_id == lost.topic_id:
                 self._partitions.losses.told(partition, request.broker_id, lost)
 
-    def _judge_logs(self, request: RegisterBrokerRequest, *, unclean: bool) -> None:
+    def _judge_logs(
+        self, request: RegisterBrokerRequest, known: BrokerImage | None, back: Return
+    ) -> None:
         """What the broker found on its disks decides what its replicas may vouch for.
 
-        A log that is missing is as suspect as one after an unclean stop.
+        A log that is missing, though nothing says that it held records, is as suspect as one after
+        an unclean stop.
         """
         found = {(log.topic_partition, log.topic_id): log for log in request.replicas}
-        for partition in self._held_by(request.broker_id):
+        copies = Copies(known, request, back)
+        broker_id = request.broker_id
+        for partition in self._held_by(broker_id):
             log = found.get((partition.name, partition.topic.topic_id))
-            if log is None or log.damaged:
-                self._partitions.losses.gone(partition, (request.broker_id,))
-            if log is not None and log.damaged:
-                self._found_damaged(partition, request.broker_id)
+            copy = copies.judge(log, partition.lost.get(broker_id))
+            damaged = log is not None and log.damaged
+            if damaged or copy.lost is not None or log is None:
+                self._partitions.losses.gone(partition, (broker_id,))
+            if damaged and copy.lost is None:
+                self._found_damaged(partition, broker_id)
             else:
-                returned = functools.partial(
-                    self._partitions.returned,
-                    partition,
-                    request.broker_id,
-                    sound=log is not None and not unclean,
-                )
+                returned = functools.partial(self._partitions.returned, partition, broker_id, copy)
                 self._partitions.attempt(partition, returned)
 
     def _found_damaged(self, partition: PartitionImage, broker_id: int) -> None:
@@ -245,6 +255,10 @@ class BrokerControl:
         self._decision.report(
             BrokerUnfenced(broker_id=broker_id, broker_epoch=broker.registration.broker_epoch)
         )
+        self._elect_for(broker_id)
+
+    def _elect_for(self, broker_id: int) -> None:
+        """A broker may lead from now on."""
         for partition in list(self._image.leaderless):
             if broker_id in partition.replicas:
                 settle = functools.partial(self._partitions.settle, partition)

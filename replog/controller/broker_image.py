@@ -37,10 +37,14 @@ def raw_incarnation(incarnation_id: str) -> bytes:
 class BrokerImage:
     """A registered broker, changed by replaying records only."""
 
-    __slots__ = ("incarnation", "is_over", "registration")
+    __slots__ = ("_earlier", "directory", "incarnation", "is_over", "registration")
 
-    def __init__(self, record: RegisterBrokerRecord) -> None:
+    def __init__(self, record: RegisterBrokerRecord, before: BrokerImage | None = None) -> None:
+        """before: the broker's registration so far."""
         self.incarnation = record.incarnation_id
+        self.directory = record.log_dirs[0] if record.log_dirs else None
+        """The id of the directory that its logs are in; None: it did not say."""
+        self._earlier = None if before is None else before.active_epoch
         self.is_over = False
         """It took part under this epoch, and was fenced: only another epoch lets it back."""
         self.registration = BrokerRegistration(
@@ -59,6 +63,13 @@ class BrokerImage:
                 for found in record.end_points
             ),
         )
+
+    @property
+    def active_epoch(self) -> int | None:
+        """The latest epoch under which the broker has taken part; None: it never has."""
+        if self.is_over or not self.registration.fenced:
+            return self.registration.broker_epoch
+        return self._earlier
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
         """Take what has changed; a broker that is fenced is not shutting down any more."""
@@ -82,20 +93,31 @@ class BrokerImage:
     def records(self) -> list[RegisterBrokerRecord | BrokerRegistrationChangeRecord]:
         """The state as records of a snapshot.
 
-        Kafka's record has no place for `is_over`: a fence behind a live registration says it.
+        Kafka's record has no place for `is_over`: a fence behind a live registration says it. Nor
+        has it one for an earlier epoch in which the broker took part: a live registration of that
+        epoch comes first.
         """
         found = self.registration
+        own = register_record(found, self.incarnation, self.directory)
         if not self.is_over:
-            return [register_record(found, self.incarnation)]
+            if self.active_epoch in {None, found.broker_epoch}:
+                return [own]
+            earlier = dataclasses.replace(
+                found, broker_epoch=self.active_epoch, fenced=False, in_controlled_shutdown=False
+            )
+            return [register_record(earlier, self.incarnation, self.directory), own]
+        live = dataclasses.replace(found, fenced=False)
         return [
-            register_record(dataclasses.replace(found, fenced=False), self.incarnation),
+            register_record(live, self.incarnation, self.directory),
             BrokerRegistrationChangeRecord(
                 broker_id=found.broker_id, broker_epoch=found.broker_epoch, fenced=FENCE
             ),
         ]
 
 
-def register_record(registration: BrokerRegistration, incarnation: bytes) -> RegisterBrokerRecord:
+def register_record(
+    registration: BrokerRegistration, incarnation: bytes, directory: bytes | None = None
+) -> RegisterBrokerRecord:
     """The record that registers a broker."""
     return RegisterBrokerRecord(
         broker_id=registration.broker_id,
@@ -113,4 +135,5 @@ def register_record(registration: BrokerRegistration, incarnation: bytes) -> Reg
         rack=registration.rack,
         fenced=registration.fenced,
         in_controlled_shutdown=registration.in_controlled_shutdown,
+        log_dirs=() if directory is None else (directory,),
     )

@@ -19,6 +19,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from replog.config import LONG_MAX, ControllerOptions
 from replog.controller.effects import (
@@ -58,6 +59,9 @@ from replog.messages import (
 )
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.types import LostRecords, TopicPartition
+
+if TYPE_CHECKING:
+    import uuid
 
 LEAVING_HEARTBEAT_INTERVAL_MS = 50
 """A broker that wants to stop asks more often than one that only lives."""
@@ -102,6 +106,8 @@ class BrokerSession:
         self._rack = rack
         self._options = options
         self._previous_broker_epoch = NO_BROKER_EPOCH
+        self._directory_id: uuid.UUID | None = None
+        self._last_broker_epoch = NO_BROKER_EPOCH
         self._replicas: tuple[ReplicaState, ...] = ()
         self._damaged: dict[TopicPartition, DamagedLog] = {}
         """To be told; again and again where nobody leads: another controller knows nothing of it,
@@ -123,14 +129,23 @@ class BrokerSession:
         """When a Tick is due; None once nothing is to be done any more. To be read only."""
 
     def start(
-        self, previous_broker_epoch: int, replicas: Sequence[ReplicaState], now_ms: int
+        self,
+        previous_broker_epoch: int,
+        replicas: Sequence[ReplicaState],
+        now_ms: int,
+        *,
+        directory_id: uuid.UUID | None = None,
+        last_broker_epoch: int = NO_BROKER_EPOCH,
     ) -> list[SessionEffect]:
         """Register, saying how the last run ended and what logs were found.
 
-        `previous_broker_epoch` is the clean-shutdown marker's, NO_BROKER_EPOCH without one.
+        `previous_broker_epoch` is the clean-shutdown marker's, NO_BROKER_EPOCH without one,
+        `last_broker_epoch` the latest that was noted in the directory.
         """
         invariant(self.state is SessionState.NEW, "a session that starts once", state=self.state)
         self._previous_broker_epoch = previous_broker_epoch
+        self._directory_id = directory_id
+        self._last_broker_epoch = last_broker_epoch
         self._replicas = tuple(replicas)
         self.state = SessionState.REGISTERING
         self._registration.want(now_ms)
@@ -164,6 +179,7 @@ class BrokerSession:
         elif isinstance(event, ControllerFound):
             for request in self._requests:
                 request.try_again(now_ms)
+            self._heartbeat_soon(now_ms)  # it elects nobody of whom it has not heard
         if self.leading.has_run_out(now_ms):
             effects.append(
                 StopLeading(
@@ -242,6 +258,7 @@ class BrokerSession:
         self._replicas = tuple(
             dataclasses.replace(replica, damaged=False) if replica.damaged else replica
             for replica in self._replicas
+            if not replica.missing
         )
         self.broker_epoch = response.broker_epoch
         if self._first_broker_epoch == NO_BROKER_EPOCH:
@@ -310,7 +327,7 @@ class BrokerSession:
         """The controller has fenced us, or has forgotten us; we never stopped. Register again."""
         if self.state is SessionState.LEAVING:
             return self._end(ErrorCode.NONE, "nothing is led any more")
-        self._previous_broker_epoch = self.broker_epoch
+        self._previous_broker_epoch = self._last_broker_epoch = self.broker_epoch
         self.state = SessionState.REGISTERING
         self._yields_ms = now_ms + 2 * self._options.broker_session_timeout_ms
         self._heartbeat.drop()
@@ -351,6 +368,8 @@ class BrokerSession:
                 previous_broker_epoch=self._previous_broker_epoch,
                 rack=self._rack,
                 replicas=self._replicas,
+                directory_id=self._directory_id,
+                last_broker_epoch=self._last_broker_epoch,
             )
             self.leading.asked(now_ms)
             request_id = self._registration.sent(self._new_request_id(), now_ms)

@@ -14,7 +14,6 @@ one begins it anew, and resumes from the image alone.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from replog.admin_messages import (
     UnregisterBrokerRequest,
 )
 from replog.config import ControllerOptions
+from replog.controller.broker_contacts import BrokerContacts
 from replog.controller.broker_control import BrokerControl
 from replog.controller.catch_up import CatchUp
 from replog.controller.command_form import fault_of
@@ -106,8 +106,11 @@ class Controller:
         self._image = MetadataImage(tracks_changes=False)
         self._decision = Decision(self._image)
         self._reports = ReplicaReports()
-        self._partitions = PartitionControl(self._decision, self._reports)
-        self._brokers = BrokerControl(self._decision, self._partitions, options, cluster_id)
+        contacts = BrokerContacts(self._image, options.broker_session_timeout_ms)
+        self._partitions = PartitionControl(self._decision, self._reports, contacts.is_there)
+        self._brokers = BrokerControl(
+            self._decision, self._partitions, contacts, options, cluster_id
+        )
         self._isrs = IsrControl(self._decision, self._partitions)
         self._topics = TopicControl(self._decision, self._reports, new_topic_id)
         self._creations = CreationWaits(self._decision, self._brokers.contacts, self._reports)
@@ -401,9 +404,7 @@ class Controller:
         self._controller_epoch = event.controller_epoch
         self._image.end_offset = self._committed = event.end_offset
         self._brokers.contacts.begin(now_ms)
-        for partition in list(self._image.leaderless):
-            settle = functools.partial(self._partitions.settle, partition)
-            self._partitions.attempt(partition, settle)
+        # Who nobody leads is led when the first broker is heard of that may.
         self._reassignments.resume()
         self._reassignments.advance(self._image.end_offset)
         self._throttle.settle()

@@ -37,12 +37,15 @@ class ElectionCause(enum.Enum):
 
 @frozen
 class BrokerRegistered:
-    """A broker has a new epoch; `unclean`: it stopped without its marker, tails may be lost."""
+    """A broker has a new epoch; `unclean`: it stopped without its marker, tails may be lost;
+    `other_directory`: it has another directory than in its last run, or an older copy of it.
+    """
 
     broker_id: int
     broker_epoch: int
     previous_epoch: int | None
     unclean: bool
+    other_directory: bool = False
 
 
 @frozen
@@ -90,6 +93,9 @@ class PartitionOffline:
     unclean: tuple[int, ...]
     """Those that are back from an unclean stop: not one alone can vouch for what was committed."""
     damaged: tuple[int, ...]
+    lost: tuple[int, ...] = ()
+    """Those that are back without the log that they had: it is waited for, not the one they have
+    now."""
 
 
 @frozen

@@ -13,12 +13,18 @@ Pure functions of what is known of a partition's replicas (KIP-966).
 
 Suspects came back from an unclean stop, and may have lost their tails. Of any `floor` holders at
 most all but one have (contract C2), so among that many the longest log, compared by (epoch of its
-last record, end offset), still holds all that is committed. A damaged holder is one of those that
-have lost: it counts among the many, and never leads. Lengths count only as told by brokers that
-obey the registration without a leader: until then a leader that is cut off from the controller may
-still make the logs of its followers longer. A log whose records were all deleted knows no epoch;
-beside one, end offsets alone are compared. That is enough among holders: each has, or had before it
-lost its tail, all that is committed.
+last record, end offset), still holds all that is committed. More than half of them must be back as
+well: below that a few bad copies could be taken for the best there is, and the good ones, back a
+moment later, be cut (C4). A damaged holder is one of those that have lost: it counts among the
+many, and never leads. Lengths count only as told by brokers that obey the registration without a
+leader: until then a leader that is cut off from the controller may still make the logs of its
+followers longer. A log whose records were all deleted knows no epoch; beside one, end offsets alone
+are compared. That is enough among holders: each has, or had before it lost its tail, all that is
+committed.
+
+A lost copy is none: its broker came back with another directory, or with what it had before. Only
+where it is the last member of the in-sync set is it known as that, and waited for; it leads by
+command, or where the topic allows any replica and no other one has a log.
 """
 
 from __future__ import annotations
@@ -70,6 +76,7 @@ class Candidates:
     ends: Mapping[int, LogEnd] = dataclasses.field(default_factory=dict)
     """How long suspects' logs are, as told since nobody leads."""
     damaged: Collection[int] = ()
+    lost: Collection[int] = ()
     leader_id: int | None = None
     removing: tuple[int, ...] = ()
     floor: int = 1
@@ -82,7 +89,7 @@ class Candidates:
 
     def vouches(self, replica: int) -> bool:
         """Whether the replica's log is what it was when it was in sync."""
-        return replica not in self.suspects and replica not in self.damaged
+        return not (replica in self.suspects or replica in self.damaged or replica in self.lost)
 
 
 def offline_partition(
@@ -103,17 +110,22 @@ def offline_partition(
         if replica in candidates.elr and candidates.vouches(replica):
             return Selection(replica, (replica,), ElectionCause.HOLDS_ALL_COMMITTED, live)
     sound = [replica for replica in live if replica not in candidates.damaged]
+    there = [replica for replica in sound if replica not in candidates.lost]
     may_lose = candidates.unclean_allowed if unclean is None else unclean
     longest = _longest(candidates)
-    for replica in sound:
+    for replica in there:
         if replica in longest:
             # Fewer than the floor hold what is committed after an unclean election, and all may
             # have lost some of it: where that may be, followers are to cut theirs and tell.
             loses = may_lose and len(candidates.holders) < candidates.floor
             cause = ElectionCause.UNCLEAN if loses else ElectionCause.LONGEST
             return Selection(replica, (replica,), cause, live)
-    if sound and may_lose:
-        return Selection(sound[0], (sound[0],), ElectionCause.UNCLEAN, live)
+    if not may_lose:
+        return None
+    if not there and (unclean or not _others(candidates)):
+        there = sound
+    if there:
+        return Selection(there[0], (there[0],), ElectionCause.UNCLEAN, live)
     return None
 
 
@@ -162,16 +174,27 @@ def _may_take_over(candidates: Candidates, replica: int, is_live: Live) -> bool:
     return replica in candidates.isr and is_live(replica) and candidates.vouches(replica)
 
 
+def enough_of(floor: int, holders: int) -> int:
+    """How many holders that may have lost their tails must be back for the longest to lead."""
+    return min(max(floor, holders // 2 + 1), holders)
+
+
+def _others(candidates: Candidates) -> bool:
+    """Whether a replica may be back some time that has a log."""
+    gone = {*candidates.damaged, *candidates.lost}
+    return not gone.issuperset(candidates.replicas)
+
+
 def _longest(candidates: Candidates) -> list[int]:
     """Suspects with the largest log, where enough of them have told theirs."""
     ends = {
         replica: candidates.ends[replica]
         for replica in candidates.suspects
-        if replica in candidates.ends and replica not in candidates.damaged
+        if replica in candidates.ends and replica not in {*candidates.damaged, *candidates.lost}
     }
-    holders = candidates.holders
+    holders = candidates.holders.difference(candidates.lost)
     back = len(ends) + sum(replica in holders for replica in candidates.damaged)
-    if not ends or back < min(candidates.floor, len(holders)):
+    if not ends or back < enough_of(candidates.floor, len(holders)):
         return []
     by_epoch = not any(end.is_emptied for end in ends.values())
     ranks = {

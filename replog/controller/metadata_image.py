@@ -209,7 +209,7 @@ class MetadataImage:
                 yield from topic.partitions[number].records()
 
     def _register(self, record: RegisterBrokerRecord) -> None:
-        self.brokers[record.broker_id] = BrokerImage(record)
+        self.brokers[record.broker_id] = BrokerImage(record, self.brokers.get(record.broker_id))
         self._broker_changed(record.broker_id)
 
     def _change_broker(self, record: BrokerRegistrationChangeRecord) -> None:

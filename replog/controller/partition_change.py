@@ -8,17 +8,19 @@ PartitionChangeBuilder).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from replog.controller.incidents import ElectionCause
 from replog.controller.leader_selection import Selection
 from replog.controller.partition_image import (
     LEADER_UNCHANGED,
     NO_LEADER,
+    NO_LOST,
     RECOVERED,
     RECOVERING,
     RECOVERY_UNCHANGED,
     PartitionImage,
+    directories_of,
 )
 from replog.errors import invariant
 from replog.wire.metadata_records import PartitionChangeRecord
@@ -38,6 +40,7 @@ class PartitionChange:
         "cause",
         "damaged",
         "isr",
+        "lost",
         "removing",
         "replicas",
         "suspects",
@@ -51,6 +54,8 @@ class PartitionChange:
         self.adding = partition.adding
         self.removing = partition.removing
         self.suspects = frozenset(partition.last_known_elr)
+        self.lost = partition.lost
+        """Replicas whose copy is gone, and which copy that was."""
         self.damaged = damaged
         self.cause: ElectionCause | None = None
         self.told: tuple[int, ...] = ()
@@ -62,6 +67,26 @@ class PartitionChange:
     def names_leader(self) -> bool:
         """Whether the leader epoch grows."""
         return self._leader != LEADER_UNCHANGED
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether somebody leads after the change."""
+        if self._leader == LEADER_UNCHANGED:
+            return self._before.leader_id is not None
+        return self._leader != NO_LEADER
+
+    def keep_set(self) -> None:
+        """Let nobody leave the in-sync set but those whose copies are damaged or gone.
+
+        Where nobody leads, nothing is committed without whoever would have left. What each member
+        vouches for yet is told by suspects.
+        """
+        isr = [
+            replica
+            for replica in self._before.isr
+            if replica not in self.damaged and replica not in self.lost
+        ]
+        self.isr = tuple(isr) or self.isr
 
     def elect(self, selection: Selection | None) -> None:
         """Name the leader; None: nobody may lead."""
@@ -95,12 +120,16 @@ class PartitionChange:
         """What has changed; None if nothing has, unless `force` (the epoch grows then)."""
         before = self._before
         elr, last_known = self.vouchers()
+        lost = self.lost_members()
         replicas = None if self.replicas == before.replicas else self.replicas
         isr = None if self.isr == before.isr else self.isr
         adding = None if self.adding == before.adding else self.adding
         removing = None if self.removing == before.removing else self.removing
         new_elr = None if elr == before.elr else elr
         new_last_known = None if last_known == before.last_known_elr else last_known
+        directories = None
+        if lost != before.lost:
+            directories = directories_of(self.replicas, lost)
         invariant(
             bool(self.isr) and set(self.isr) <= set(self.replicas),
             "an in-sync set of assigned replicas that is not empty",
@@ -113,7 +142,15 @@ class PartitionChange:
             and self._recovery == RECOVERY_UNCHANGED
             and all(
                 found is None
-                for found in (replicas, isr, adding, removing, new_elr, new_last_known)
+                for found in (
+                    replicas,
+                    isr,
+                    adding,
+                    removing,
+                    new_elr,
+                    new_last_known,
+                    directories,
+                )
             )
         )
         if unchanged and not force:
@@ -127,9 +164,18 @@ class PartitionChange:
             removing_replicas=removing,
             adding_replicas=adding,
             leader_recovery_state=self._recovery,
+            directories=directories,
             eligible_leader_replicas=new_elr,
             last_known_elr=new_last_known,
         )
+
+    def lost_members(self) -> Mapping[int, bytes]:
+        """Members of the in-sync set whose copy is gone: none where somebody leads, whose copy is
+        what counts.
+        """
+        if self.has_leader or not self.lost:
+            return NO_LOST
+        return {replica: copy for replica, copy in self.lost.items() if replica in self.isr}
 
     def vouchers(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Who holds what is committed beside the in-sync set, and who did (`elr` and
@@ -142,7 +188,7 @@ class PartitionChange:
             # Enough replicas to commit, or only what the winner has counts from here on: others may
             # lack what is committed now.
             return (), self._in_order(self.suspects & isr)
-        holders = before.holders - frozenset(self.damaged) | isr
+        holders = before.holders - frozenset(self.damaged) - frozenset(self.lost) | isr
         suspects = self.suspects & holders
         return self._in_order(holders - isr - suspects), self._in_order(suspects)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from replog.controller.copy_identity import ReturnedCopy
 from replog.controller.decision import Decision
 from replog.controller.incidents import (
     DamageFound,
@@ -48,7 +49,11 @@ if TYPE_CHECKING:
 class PartitionControl:
     """Decides on the image of a `Decision`, with what brokers have said of their logs."""
 
-    def __init__(self, decision: Decision, reports: ReplicaReports) -> None:
+    def __init__(
+        self, decision: Decision, reports: ReplicaReports, is_there: Callable[[int], bool]
+    ) -> None:
+        """is_there(broker_id): whether it may lead, for all that this controller has heard."""
+        self.is_there = is_there
         self._decision = decision
         self._image = decision.image
         self.reports = reports
@@ -65,6 +70,7 @@ class PartitionControl:
             suspects=partition.last_known_elr,
             ends=self.reports.ends(partition),
             damaged=self.reports.damaged(partition),
+            lost=partition.lost,
             leader_id=partition.leader_id,
             removing=partition.removing,
             floor=partition.min_insync_replicas,
@@ -76,22 +82,28 @@ class PartitionControl:
     ) -> bool:
         """Keep the leader if it may lead on, else elect one or none; whether anything changed.
 
-        leaving: leaves the in-sync set first, unless it is its last member. unclean: as
-        `offline_partition` has it.
+        leaving: leaves the in-sync set, if somebody leads then who may commit without it. unclean:
+        as `offline_partition` has it.
         """
         change = self.change(partition)
-        if leaving is not None:
+        if leaving is not None and partition.leader_id is not None:
             change.isr = without(change.isr, leaving)
         self.keep_or_elect(partition, change, unclean=unclean)
         return self.carry_out(partition, change)
 
     def hand_over(self, partition: PartitionImage, leaving: int) -> bool:
-        """A broker shuts down: it leaves the in-sync set, and another leads in its place."""
+        """A broker shuts down: it leaves the in-sync set, and another leads in its place.
+
+        Where no other may, the set stays as it is: each member holds all that was acknowledged.
+        """
         change = self.change(partition)
-        change.isr = without(change.isr, leaving)
+        if partition.leader_id is not None:
+            change.isr = without(change.isr, leaving)
         if partition.leader_id == leaving or partition.leader_id is None:
-            chosen = controlled_shutdown(self.candidates(partition), self._image.is_live, leaving)
+            chosen = controlled_shutdown(self.candidates(partition), self.is_there, leaving)
             change.elect(chosen)
+        if not change.has_leader:
+            change.keep_set()
         return self.carry_out(partition, change)
 
     def switch(self, partition: PartitionImage, selection: Selection) -> None:
@@ -137,18 +149,24 @@ class PartitionControl:
         self.carry_out(partition, change, force=True)
         self.report(DamageFound(topic_partition=partition.name, broker_id=broker_id))
 
-    def returned(self, partition: PartitionImage, broker_id: int, *, sound: bool) -> None:
+    def returned(self, partition: PartitionImage, broker_id: int, copy: ReturnedCopy) -> None:
         """A broker has registered anew, fenced, with the replica's log: as it was when it stopped,
-        or not certainly so.
+        not certainly so, or another one.
         """
         self.reports.left(broker_id, partition)
         if broker_id in partition.isr:
             # A damaged last copy is never set aside, so this is that copy, mended by its owner.
             self.reports.mended(partition, (broker_id,))
         change = self.change(partition)
-        if not sound and broker_id in partition.holders:
-            change.suspects |= {broker_id}
-        change.isr = without(change.isr, broker_id)
+        if copy.is_the_lost:
+            change.lost = {one: lost for one, lost in partition.lost.items() if one != broker_id}
+        if broker_id in partition.holders:
+            if copy.lost is not None:
+                change.lost = {broker_id: copy.lost, **partition.lost}
+            elif not copy.sound:
+                change.suspects |= {broker_id}
+        if partition.leader_id is not None or broker_id in change.lost:
+            change.isr = without(change.isr, broker_id)
         self.keep_or_elect(partition, change)
         self.carry_out(partition, change)
 
@@ -172,7 +190,7 @@ class PartitionControl:
         if record is None:
             return False
         isr, leader_id, replicas = partition.isr, partition.leader_id, partition.replicas
-        ends = self.reports.ends(partition)
+        ends, lost = self.reports.ends(partition), partition.lost
         self._check_transitions(partition, record)
         self._decision.write(record)
         if partition.reassigning:
@@ -192,7 +210,7 @@ class PartitionControl:
             self.losses.caught_up(partition, set(partition.isr).difference(isr))
             self.losses.gone(partition, set(replicas).difference(partition.replicas))
         if change.cause is ElectionCause.UNCLEAN and partition.leader_id is not None:
-            self.losses.elected(partition, ends.get(partition.leader_id))
+            self.losses.elected(partition, ends.get(partition.leader_id), lost)
         return True
 
     def attempt(self, partition: PartitionImage, decide: Callable[[], object]) -> None:
@@ -259,6 +277,7 @@ class PartitionControl:
                     waiting_for=tuple(sorted(holders - damaged)),
                     unclean=tuple(sorted(partition.last_known_elr)),
                     damaged=tuple(sorted(damaged)),
+                    lost=tuple(sorted(partition.lost)),
                 )
             )
         elif change.cause is not None:
@@ -288,7 +307,7 @@ class PartitionControl:
             and leader_id in change.isr
             and leader_id not in change.suspects
             and leader_id not in change.damaged
-            and self._image.is_live(leader_id)
+            and self.is_there(leader_id)
         ):
             return
         elr, suspects = change.vouchers()
@@ -298,6 +317,9 @@ class PartitionControl:
             isr=change.isr,
             elr=elr,
             suspects=suspects,
+            lost=change.lost,
             removing=change.removing,
         )
-        change.elect(offline_partition(candidates, self._image.is_live, unclean=unclean))
+        change.elect(offline_partition(candidates, self.is_there, unclean=unclean))
+        if not change.has_leader:
+            change.keep_set()

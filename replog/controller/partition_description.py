@@ -7,6 +7,7 @@ from replog.admin_messages import (
     DescribePartitionsResponse,
     PartitionStatus,
 )
+from replog.controller.leader_selection import enough_of
 from replog.controller.metadata_image import MetadataImage
 from replog.controller.partition_image import PartitionImage
 from replog.controller.replica_reports import ReplicaReports
@@ -55,6 +56,7 @@ def _status(
         eligible=partition.elr,
         suspect=partition.last_known_elr,
         damaged=tuple(sorted(reports.damaged(partition))),
+        lost=tuple(sorted(partition.lost)),
         message=_waits_for(image, reports, partition),
     )
 
@@ -69,7 +71,7 @@ def _waits_for(
     sound = [
         replica
         for replica in (*partition.isr, *partition.elr)
-        if replica not in suspects and replica not in damaged
+        if not (replica in suspects or replica in damaged or replica in partition.lost)
     ]
     begin = f"expected a leader of {partition.name}, found none"
     unclean = (
@@ -77,6 +79,13 @@ def _waits_for(
     )
     if sound:
         return f"{begin}; start broker {' or '.join(map(str, sound))}, {unclean}"
+    if partition.lost:
+        (lost,) = partition.lost
+        return (
+            f"{begin}; broker {lost} is back without the log that it had, of which no other "
+            f"replica is known to have all: start it with the directory as the broker left it when "
+            f"it stopped last, {unclean}"
+        )
     ends = reports.ends(partition)
     untold = [replica for replica in partition.last_known_elr if replica not in ends]
     away = [replica for replica in untold if not image.is_live(replica)]
@@ -87,8 +96,8 @@ def _waits_for(
     what = f"start {away}" if away else "wait until they have told"
     return (
         f"{begin}; its holders may have lost their tails, so that the longest of "
-        f"{partition.min_insync_replicas} is chosen, and {untold} have not told theirs; {what}, "
-        f"{unclean}"
+        f"{enough_of(partition.min_insync_replicas, len(partition.holders))} is chosen, and "
+        f"{untold} have not told theirs; {what}, {unclean}"
     )
 
 

@@ -9,6 +9,11 @@ the high watermark stands still, so those that left it then do, too: `elr`. Memb
 come back from an unclean stop, or damaged, may have lost their tails, and no one of them alone
 vouches for anything: they move to `last_known_elr`. One of these may be in `isr`, too, since the
 last member of an in-sync set never leaves it.
+
+Whose copy is gone for good, since its broker came back with another directory or an older one,
+leaves all three. The last member of an in-sync set stays in it, and `lost` says that it is not the
+copy that is waited for: that one would be told by what stands there (`copy_identity`). The
+metadata keep it as the replica's directory (KIP-858).
 """
 
 from __future__ import annotations
@@ -31,6 +36,11 @@ RECOVERED = 0
 RECOVERING = 1
 RECOVERY_UNCHANGED = -1
 NOBODY: Mapping[int, tuple[int, int]] = {}
+NO_LOST: Mapping[int, bytes] = {}
+COPY_VERSION = 8
+"""Of the UUIDs that stand for a lost copy."""
+NO_COPY = bytes(16)
+"""The directory of a replica whose copy is not lost: Kafka's "unassigned"."""
 
 
 class PartitionImage:
@@ -48,6 +58,7 @@ class PartitionImage:
         "last_known_elr",
         "leader_epoch",
         "leader_id",
+        "lost",
         "name",
         "partition_epoch",
         "recovering",
@@ -67,6 +78,8 @@ class PartitionImage:
         self.adding: tuple[int, ...] = ()
         self.elr: tuple[int, ...] = ()
         self.last_known_elr: tuple[int, ...] = ()
+        self.lost: Mapping[int, bytes] = NO_LOST
+        """Members of the in-sync set whose copy is gone, and which copy that was."""
         self.leader_id: int | None = None
         self.leader_epoch = NO_LEADER_EPOCH
         self.partition_epoch = -1
@@ -137,6 +150,7 @@ class PartitionImage:
         self.adding = record.adding_replicas
         self.elr = record.eligible_leader_replicas or ()
         self.last_known_elr = record.last_known_elr or ()
+        self.lost = _lost_of(record.replicas, record.directories)
         self.leader_id = None if record.leader == NO_LEADER else record.leader
         self.leader_epoch = record.leader_epoch
         self.partition_epoch = record.partition_epoch
@@ -162,6 +176,8 @@ class PartitionImage:
             self.elr = record.eligible_leader_replicas
         if record.last_known_elr is not None:
             self.last_known_elr = record.last_known_elr
+        if record.directories is not None:
+            self.lost = _lost_of(self.replicas, record.directories)
         if record.leader != LEADER_UNCHANGED:
             self.leader_id = None if record.leader == NO_LEADER else record.leader
             self.leader_epoch += 1
@@ -206,6 +222,7 @@ class PartitionImage:
             leader_recovery_state=recovery_state,
             leader_epoch=leader_epoch,
             partition_epoch=self.partition_epoch,
+            directories=directories_of(self.replicas, self.lost) if self.lost else (),
             eligible_leader_replicas=self.elr or None,
             last_known_elr=self.last_known_elr or None,
         )
@@ -214,3 +231,16 @@ class PartitionImage:
         self.recovering = state == RECOVERING
         if self.recovering:
             self.unclean_epoch = self.leader_epoch
+
+
+def directories_of(replicas: tuple[int, ...], lost: Mapping[int, bytes]) -> tuple[bytes, ...]:
+    """A directory for each replica, as records have them."""
+    return tuple(lost.get(replica, NO_COPY) for replica in replicas)
+
+
+def _lost_of(replicas: tuple[int, ...], directories: tuple[bytes, ...]) -> Mapping[int, bytes]:
+    """Ids that Kafka has given are of version 4, and say nothing of a loss."""
+    if not any(copy[6] >> 4 == COPY_VERSION for copy in directories):
+        return NO_LOST
+    named = zip(replicas, directories, strict=False)
+    return {replica: copy for replica, copy in named if copy[6] >> 4 == COPY_VERSION}

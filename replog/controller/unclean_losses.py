@@ -57,14 +57,15 @@ class UncleanLosses:
         self._decision = decision
         self._image = decision.image
 
-    def elected(self, partition: PartitionImage, end: LogEnd | None) -> None:
+    def elected(self, partition: PartitionImage, end: LogEnd | None, lost: Collection[int]) -> None:
         """The partition has a leader that nobody vouches for: any other replica may hold more.
-        `end`: how long the leader's log was, if it has told.
+        `end`: how long the leader's log was, if it has told. `lost`: replicas whose copies are
+        gone, so that they never will tell.
         """
         note = {
             "leader": partition.leader_id,
-            "awaited": sorted(set(partition.replicas) - {partition.leader_id}),
-            "untold": [],
+            "awaited": sorted({*partition.replicas} - {partition.leader_id, *lost}),
+            "untold": sorted(lost),
             "end": None if end is None else end.log_end_offset,
         }
         self._keep_only(partition, self._elections(partition)[1 - ELECTIONS_MAX :])

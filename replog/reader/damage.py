@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from replog.errors import StorageError
-from replog.reader.records import BATCH_ROWS, DAMAGE, read_split
-from replog.reader.segment import SegmentReader
+from replog.reader.records import BATCH_ROWS, DAMAGE, open_planned, read_split
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange
 
@@ -65,7 +64,7 @@ def _region(split: SplitRange, error: StorageError, begun_at: int) -> DamagedReg
     if error.position is None or error.position < begun_at:
         raise error
     offset = split.start_offset if error.offset is None else error.offset
-    with SegmentReader(split.segment) as segment:
+    with open_planned(split) as segment:
         resumed = segment.resume_behind(error.position, offset)
         end = segment.size() if resumed is None else resumed
     return DamagedRegion(
@@ -74,6 +73,6 @@ def _region(split: SplitRange, error: StorageError, begun_at: int) -> DamagedReg
 
 
 def _ends_the_range(split: SplitRange, position: int) -> bool:
-    with SegmentReader(split.segment) as segment:
+    with open_planned(split) as segment:
         header = segment.header_at(position)
     return header is None or int(header["base_offset"]) >= split.end_offset

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from replog.config import LONG_MAX
@@ -27,16 +28,30 @@ PARTITION_METADATA_FILE = "partition.metadata"
 PathKind = Literal["log directory", "partition", "records", "side file"]
 
 
+class FileSeen(NamedTuple):
+    """What tells a data file from another of its name, and whether it is as it was.
+
+    sealed: nothing may be written to it any more, so that size and time must stay.
+    """
+
+    inode: int
+    size_bytes: int
+    modified_ms: int
+    sealed: bool
+
+
 class SegmentName(NamedTuple):
     """A data file of a partition, and what the batches in it must keep to.
 
     base_offset: from its name. upper_offset: exclusive, the base of the next segment or what an
-    index can address.
+    index can address. seen: the file that was there when the directory was listed, which a rename
+    takes along; None if any file of this name will do.
     """
 
     base_offset: int
     path: str
     upper_offset: int = LONG_MAX
+    seen: FileSeen | None = None
 
 
 def names_in(path: str) -> list[str]:
@@ -106,13 +121,20 @@ def topic_partition_of(path: str) -> TopicPartition:
 
 
 def segment_names(path: str) -> list[SegmentName]:
-    """The segments of a partition directory by base offset, as its files stand now."""
-    matches = [match for name in names_in(path) if (match := SEGMENT_NAME.match(name))]
-    bases = sorted((int(match[1]), match[0]) for match in matches)
-    uppers = [base for base, _ in bases[1:]] + [base + RELATIVE_OFFSETS for base, _ in bases[-1:]]
+    """The `.log` files of a directory by base offset, whatever a broker is about with them."""
+    names = {
+        int(match[1]): match[0] for name in names_in(path) if (match := SEGMENT_NAME.match(name))
+    }
+    return bounded(path, names)
+
+
+def bounded(path: str, names: Mapping[int, str]) -> list[SegmentName]:
+    """The segments of these files, by base offset: each ends below the next one."""
+    bases = sorted(names)
+    uppers = [*bases[1:], *(base + RELATIVE_OFFSETS for base in bases[-1:])]
     return [
-        SegmentName(base, os.path.join(path, name), upper)
-        for (base, name), upper in zip(bases, uppers, strict=True)
+        SegmentName(base, os.path.join(path, names[base]), upper)
+        for base, upper in zip(bases, uppers, strict=True)
     ]
 
 

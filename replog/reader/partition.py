@@ -29,6 +29,7 @@ from replog.errors import (
 )
 from replog.reader import names, times
 from replog.reader.checkpoints import Checkpoints
+from replog.reader.listing import list_segments
 from replog.reader.names import SegmentName
 from replog.reader.records import BATCH_ROWS, decode_chunks, segment_chunks
 from replog.reader.segment import (
@@ -43,9 +44,13 @@ from replog.reader.segment import (
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, split_segment
 from replog.reader.transactions import TransactionWalk, aborted_ranges, walk_from_snapshot
+from replog.reader.witness import Witness
 from replog.storage.checkpoint_files import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
 from replog.storage.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from replog.types import Isolation, TimestampedOffset, TopicPartition
+
+# A segment that is taken between two looks at the directory is not there at the next one.
+LOOKS_MAX = 3
 
 
 class PartitionReader:
@@ -103,6 +108,16 @@ class PartitionReader:
         self._look(Checkpoints())
 
     def _look(self, checkpoints: Checkpoints) -> None:
+        for attempt in range(1, LOOKS_MAX + 1):
+            try:
+                self._look_once(checkpoints)
+            except LogTruncatedError:
+                if attempt == LOOKS_MAX:
+                    raise
+            else:
+                return
+
+    def _look_once(self, checkpoints: Checkpoints) -> None:
         # The checkpoints first: what they call committed is in the files when they are looked at.
         known = checkpoints.of(self.path, self.topic_partition)
         self.high_watermark = known.high_watermark
@@ -113,8 +128,9 @@ class PartitionReader:
         clean = os.path.exists(os.path.join(home, CLEAN_SHUTDOWN_FILE))
         self._dense = known.recovery_point is not None and known.cleaned_offset is None
         checkpointed_start = known.log_start_offset or 0
-        self.segments = tuple(names.segment_names(self.path))
+        self.segments = tuple(list_segments(self.path))
         self._walked = None
+        self._witness = Witness()
         if not self.segments:
             self.log_start_offset = self.log_end_offset = self.end_offset = checkpointed_start
             return
@@ -208,7 +224,7 @@ class PartitionReader:
         """
         for segment in reversed(self.segments):
             if segment.base_offset < end_offset:
-                with SegmentReader(segment) as file:
+                with SegmentReader(segment, self._witness) as file:
                     header, _ = file.headers_around(end_offset)
                 if header is not None:
                     return BatchStamp.of(header)
@@ -256,6 +272,7 @@ class PartitionReader:
                 joined=self._dense and not active,
                 check_crc=check_crc,
                 chunk_bytes=chunk_bytes,
+                witness=self._witness,
             )
             offset = max(reached, stop) if not active else reached
         if offset < end:
@@ -371,7 +388,7 @@ class PartitionReader:
         if self.segments and self._dense and self.log_start_offset < self.segments[0].base_offset:
             self._refuse_lost(self.log_start_offset, self.segments[0])
         return times.first_at_or_after(
-            self.segments, timestamp, self.log_start_offset, end, dense=self._dense
+            self.segments, timestamp, self.log_start_offset, end, self._witness, dense=self._dense
         )
 
     def split_points(

@@ -18,7 +18,7 @@ from replog._native.crc32c import checksum
 from replog._native.record_batch import scan
 from replog._native.record_decoder import decode_arrow
 from replog.reader.names import SegmentName
-from replog.reader.segment import CHUNK_BYTES, Chunk, SegmentReader
+from replog.reader.segment import CHUNK_BYTES, BatchStamp, Chunk, SegmentReader
 
 ATTRIBUTES_AT = 21
 PREFIX_BYTES = 17
@@ -52,15 +52,19 @@ def base_offset_of(path: str) -> int:
     return int(match[1]) if match else 0
 
 
-def walk_file(path: str) -> Iterator[RawBatches]:
+def walk_file(name: SegmentName) -> Iterator[RawBatches]:
     """Batches in file order. A cut last batch ends the walk; raises CorruptBatchError otherwise."""
-    with SegmentReader(SegmentName(base_offset_of(path), path)) as file:
+    with SegmentReader(name) as file:
         position, length = 0, CHUNK_BYTES
         while file.size() - position > PREFIX_BYTES:
             content = file.read(position, length)
+            file.check_witness()
             found = scan(content, position=position, lenient=True)
             if found.end:
-                yield from _runs(file, Chunk(content[: found.end], found.headers, position, path))
+                file.note_shown(BatchStamp.of(found.headers[-1]))
+                yield from _runs(
+                    file, Chunk(content[: found.end], found.headers, position, file.path)
+                )
                 position += found.end
                 length = CHUNK_BYTES
             if found.outcome < 0:

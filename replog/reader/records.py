@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -19,12 +20,14 @@ from replog.errors import (
     UsageError,
     shown,
 )
+from replog.reader.data_file import places_of
 from replog.reader.names import SegmentName
 from replog.reader.segment import CHUNK_BYTES, Chunk, Headers, LastBatch, SegmentReader
 from replog.reader.side_files import AbortedRange
 from replog.reader.splits import SplitRange, check_split
 from replog.reader.stretches import StretchReader
 from replog.reader.transactions import touching
+from replog.reader.witness import Witness
 
 BATCH_ROWS = 32768
 BATCH_BYTES_MAX = 8 * 1024 * 1024
@@ -60,16 +63,17 @@ def segment_chunks(
     chunk_bytes: int = CHUNK_BYTES,
     position: int | None = None,
     planned: SplitRange | None = None,
+    witness: Witness | None = None,
 ) -> Generator[Chunk, None, int]:
     """Batches of one segment that overlap [start_offset, end_offset); returns the offset reached.
 
     `size_seen`: the file's size when the range was known to be whole. `joined`: the batches are
     known to go on to end_offset. `position`: where to begin, by default where the index says.
     `planned`: what shows that the range is what it was, looked at before the first batch is given
-    and after the last. Raises LogTruncatedError if it is not, CorruptBatchError where bytes below
-    the end are no batch, or none are there.
+    and after the last. `witness`: what was shown of the log before. Raises LogTruncatedError if it
+    is not, CorruptBatchError where bytes below the end are no batch, or none are there.
     """
-    with SegmentReader(name) as segment:
+    with open_planned(planned) if planned else SegmentReader(name, witness) as segment:
         check_unchanged(segment, planned)
         place = segment.seek(start_offset) if position is None else position
         reached = yield from _walk_range(
@@ -79,6 +83,27 @@ def segment_chunks(
         if joined and reached < end_offset:
             segment.refuse_hole(reached, end_offset)
     return reached
+
+
+def open_planned(split: SplitRange) -> SegmentReader:
+    """The file of a range, under the name that it has by now: the one in which its stamps stand.
+
+    Raises LogTruncatedError if there is none, about the name that it had.
+    """
+    path, *later = places_of(split.segment.path)
+    try:
+        return _standing(split, path)
+    except LogTruncatedError:
+        for renamed in later:
+            with contextlib.suppress(LogTruncatedError):
+                return _standing(split, renamed)
+        raise
+
+
+def _standing(split: SplitRange, path: str) -> SegmentReader:
+    segment = SegmentReader(split.segment._replace(path=path))
+    check_unchanged(segment, split)
+    return segment
 
 
 def check_unchanged(segment: SegmentReader, planned: SplitRange | None) -> None:
@@ -276,7 +301,7 @@ def read_split(
     """
     _check_reading(split, aborted, check_crc, batch_rows, position)
     try:
-        with SegmentReader(split.segment) as segment:
+        with open_planned(split) as segment:
             yield from decode_chunks(
                 _portions(segment, split, columns, aborted, check_crc, batch_rows, position),
                 split.start_offset,
@@ -288,9 +313,8 @@ def read_split(
             )
     except DAMAGE:
         # What was cut and written again while it was read can look like damage: say what it is.
-        with SegmentReader(split.segment) as segment:
-            check_unchanged(segment, split)
-        raise
+        with open_planned(split):
+            raise
 
 
 def _portions(

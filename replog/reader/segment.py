@@ -9,21 +9,26 @@ from __future__ import annotations
 import dataclasses
 import os
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from replog._native.mapped_file import OfflineFile
 from replog._native.record_batch import Scan, scan
 from replog.errors import CorruptBatchError, LogTruncatedError
+from replog.reader.data_file import open_data_file
 from replog.reader.names import SegmentName, segment_names
 from replog.reader.side_files import decode_offset_index, read_whole, side_path
+from replog.reader.witness import Witness
 
 CHUNK_BYTES = 2 * 1024 * 1024
 GLANCE_BYTES = 64 * 1024
 HEADER_BYTES = 61
+READS_MAX = 8
+# A change within a tick of the file system's clock leaves the time as it was.
+TICK_MS = 100
 LOG_OVERHEAD = 12
 BATCH_BAD_OFFSET = -6
 BATCH_BAD_EPOCH = -8
@@ -47,6 +52,11 @@ class BatchStamp(NamedTuple):
     def of(cls, header: Any) -> BatchStamp:
         """The stamp of a batch with this header."""
         return cls(*(int(header[name]) for name in cls._fields))
+
+    @classmethod
+    def in_piece(cls, content: memoryview, position: int) -> Self:
+        """The stamp of the batch that `content` begins with, which stands at `position`."""
+        return cls(position, *_IDENTITY.unpack_from(content))
 
 
 class LastBatch(NamedTuple):
@@ -94,17 +104,18 @@ class Tail:
 
 
 class SegmentReader:
-    """Read-only access to one data file. Raises LogTruncatedError if it is gone or got shorter."""
+    """Read-only access to one data file. Raises LogTruncatedError if it is gone or was changed.
 
-    def __init__(self, name: SegmentName) -> None:
+    witness: what was shown of the log before; see `replog.reader.witness`.
+    """
+
+    def __init__(self, name: SegmentName, witness: Witness | None = None) -> None:
         self._name = name
+        self._witness = Witness() if witness is None else witness
         self.base_offset = name.base_offset
         self.upper_offset = name.upper_offset
-        self.path = name.path
-        try:
-            self._file = OfflineFile(name.path)
-        except FileNotFoundError as error:
-            raise _gone(name) from error
+        self._file = open_data_file(name)
+        self.path = self._file.path
 
     def __enter__(self) -> Self:
         return self
@@ -117,12 +128,65 @@ class SegmentReader:
         return int(self._file.size())
 
     def read(self, position: int, length: int) -> memoryview:
-        """The bytes [position, position + length), fewer at the end of the file."""
-        return memoryview(self._file.read(position, max(min(length, self.size() - position), 0)))
+        """The bytes [position, position + length) of one moment, fewer at the end of the file."""
+        before = self._file.state()
+        length = max(min(length, before[0] - position), 0)
+        content = self._file.read(position, length)
+        for _ in range(READS_MAX):
+            if length <= HEADER_BYTES or self._quiet_since(before):
+                return memoryview(content)
+            before, again = self._file.state(), self._file.read(position, length)
+            if again == content:
+                return memoryview(content)
+            content = again
+        raise LogTruncatedError(
+            f"expected the bytes of {self.path} behind {position} to stay while they are read, "
+            f"found others {READS_MAX} times in a row; read the partition again",
+            path=self.path,
+            position=position,
+        )
 
     def read_into(self, position: int, buffer: memoryview) -> memoryview:
-        """As much of `buffer` as the file had bytes for from `position` on."""
-        return buffer[: self._file.read_into(position, buffer)]
+        """As much of `buffer` as the file had bytes for from `position` on, all of one moment."""
+        before = self._file.state()
+        length = self._file.read_into(position, buffer)
+        content = buffer[:length]
+        if not length or self._quiet_since(before):
+            return content
+        again = self.read(position, length)
+        content[: len(again)] = again
+        return content[: len(again)]
+
+    def _quiet_since(self, before: tuple[int, int]) -> bool:
+        """Whether nobody has written to the file since it was in the state `before`."""
+        return before == self._file.state() and time.time() * 1000 - before[1] > TICK_MS
+
+    def check_shown(self, stamp: BatchStamp) -> None:
+        """Raises LogTruncatedError unless the batch that was shown still stands where it stood."""
+        found = self._identity_at(stamp.position)
+        if found != stamp[1:]:
+            raise LogTruncatedError(
+                f"expected the batch of offset {stamp.base_offset} (leader epoch "
+                f"{stamp.leader_epoch}, CRC {stamp.crc:08x}) to stay at byte {stamp.position} of "
+                f"{self.path}, found {_identity(found)}: the log was cut and written anew while "
+                f"it was read; read the partition again",
+                path=self.path,
+                position=stamp.position,
+                offset=stamp.base_offset,
+                leader_epoch=stamp.leader_epoch,
+            )
+
+    def _identity_at(self, position: int) -> tuple[int, ...] | None:
+        head = self.read(position, HEADER_BYTES)
+        return _IDENTITY.unpack_from(head) if len(head) == HEADER_BYTES else None
+
+    def check_witness(self) -> None:
+        """Raises LogTruncatedError unless what was shown still stands; asked behind each read."""
+        self._witness.check(self)
+
+    def note_shown(self, stamp: BatchStamp) -> None:
+        """The batch, and what stands before it, is given."""
+        self._witness.note(self._name, stamp)
 
     def chunks(
         self,
@@ -141,12 +205,14 @@ class SegmentReader:
         while True:
             size = self.size()
             begun_at, content = position, self.read(position, length)
+            self.check_witness()
             found = scan(content, position=position, check_crc=check_crc)
             headers = found.headers[: self._believable(found, before)]
             if len(headers):
                 last = headers[-1]
                 before = LastBatch.of(last)
                 end = int(last["position"]) + int(last["size_bytes"]) - position
+                self.note_shown(BatchStamp.of(last))
                 yield Chunk(content[:end], headers, position, self.path)
                 position += end
                 length = chunk_bytes
@@ -196,7 +262,8 @@ class SegmentReader:
 
     def _raise_if_replaced(self) -> None:
         """Tell damage from a compaction that put a merged file in this one's place."""
-        if self._name not in segment_names(os.path.dirname(self.path)):
+        there = segment_names(os.path.dirname(self.path))
+        if self._name[:3] not in [segment[:3] for segment in there]:
             raise LogTruncatedError(
                 f"expected {self.path} to end below offset {self.upper_offset}, found the "
                 f"segments of the directory changed meanwhile; read the partition again",
@@ -279,7 +346,11 @@ class SegmentReader:
     def batch_stands_at(self, last_offset: int, position: int) -> bool:
         """Whether a whole batch stands at `position` that begins at or before `last_offset`."""
         header = self.header_at(position)
-        return header is not None and self.base_offset <= int(header["base_offset"]) <= last_offset
+        if header is None or not self.base_offset <= int(header["base_offset"]) <= last_offset:
+            return False
+        # A walk that begins here relies on it: where the file is cut before, it meets no damage.
+        self.note_shown(BatchStamp.of(header))
+        return True
 
     def header_at(self, position: int) -> Any | None:
         """Header of the whole, CRC-correct batch at `position`; None if there is none."""
@@ -319,8 +390,7 @@ class SegmentReader:
 
     def check_stamp(self, stamp: BatchStamp) -> None:
         """Raises LogTruncatedError unless the batch that was seen stands where it stood."""
-        head = self.read(stamp.position, HEADER_BYTES)
-        found = _IDENTITY.unpack_from(head) if len(head) == HEADER_BYTES else None
+        found = self._identity_at(stamp.position)
         if found != stamp[1:]:
             raise LogTruncatedError(
                 f"expected the batch of offset {stamp.base_offset} (leader epoch "
@@ -399,12 +469,3 @@ def segment_size(name: SegmentName) -> int:
     """Bytes in a segment's file now. Raises LogTruncatedError if it is gone, StorageError."""
     with SegmentReader(name) as segment:
         return segment.size()
-
-
-def _gone(name: SegmentName) -> LogTruncatedError:
-    return LogTruncatedError(
-        f"expected the segment {name.path}, found no such file: retention, truncation or "
-        f"compaction took it meanwhile; read the partition again",
-        path=name.path,
-        offset=name.base_offset,
-    )

@@ -129,8 +129,12 @@ def decode_snapshot(content: bytes, path: str) -> list[ProducerEntry]:
 
 
 def side_path(segment_path: str, suffix: str) -> str:
-    """Path of the `.index`, `.timeindex`, `.txnindex` or `.snapshot` beside a segment."""
-    return segment_path.removesuffix(".log") + suffix
+    """Path of the `.index`, `.timeindex`, `.txnindex` or `.snapshot` beside a segment.
+
+    That of a `.log.swap` or a `.log.deleted` has the same end.
+    """
+    stem, dot, end = segment_path.rpartition(".log")
+    return stem + suffix + end if dot else segment_path + suffix
 
 
 def snapshots(path: str) -> Iterator[tuple[int, str]]:

@@ -119,7 +119,7 @@ def split_segment(
     return [
         SplitRange(
             partition_path,
-            segment,
+            segment._replace(seen=None),  # the stamps tell, also where inodes are others
             low,
             high,
             max(until - begin, 0),

@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 import pyarrow as pa
 
 from replog._native.stretch_decoder import StretchDecoder
-from replog.reader.segment import LastBatch, SegmentReader
+from replog.reader.segment import BatchStamp, LastBatch, SegmentReader
 
 PIECE_BYTES = 256 * 1024
 ROWS_ENOUGH = 16384
@@ -102,6 +102,8 @@ class StretchReader:
                 return None
             if taken == 0:
                 break
+            last_at = taken - decoder.last_size_bytes
+            self._segment.note_shown(BatchStamp.in_piece(piece[last_at:], position + last_at))
             position += taken
         return position
 
@@ -113,6 +115,7 @@ class StretchReader:
     def _read(self, position: int) -> memoryview:
         self._piece = self._segment.read_into(position, self._buffer)
         self._piece_position = position
+        self._segment.check_witness()
         return self._piece
 
     def _assumed(self, position: int) -> LastBatch | None:

@@ -13,6 +13,7 @@ from replog.reader.names import SegmentName
 from replog.reader.records import segment_chunks
 from replog.reader.segment import Chunk, SegmentReader
 from replog.reader.side_files import decode_time_index, read_whole, side_path
+from replog.reader.witness import Witness
 from replog.types import TimestampedOffset
 
 
@@ -21,6 +22,7 @@ def first_at_or_after(
     timestamp: int,
     log_start_offset: int,
     end_offset: int,
+    witness: Witness,
     *,
     dense: bool = False,
 ) -> TimestampedOffset | None:
@@ -45,7 +47,9 @@ def first_at_or_after(
         upper = segments[at + 1].base_offset if sealed else end_offset
         from_offset = max(from_offset, log_start_offset)
         joined = dense and sealed
-        for chunk in segment_chunks(segment, from_offset, min(upper, end_offset), joined=joined):
+        for chunk in segment_chunks(
+            segment, from_offset, min(upper, end_offset), joined=joined, witness=witness
+        ):
             found = _in_chunk(chunk, timestamp, log_start_offset)
             if found is not None:
                 return found if found.offset < end_offset else None

@@ -14,12 +14,11 @@ from collections.abc import Iterable, Iterator
 from replog._native.producer_state import ProducerState
 from replog.errors import CorruptFileError
 from replog.reader.names import SegmentName
-from replog.reader.segment import Headers
+from replog.reader.segment import Headers, SegmentReader
 from replog.reader.side_files import (
     AbortedRange,
     decode_transaction_index,
     read_whole,
-    side_path,
     snapshots,
 )
 
@@ -78,8 +77,20 @@ def aborted_ranges(segments: Iterable[SegmentName]) -> Iterator[AbortedRange]:
     segments from the one of its first offset on.
     """
     for segment in segments:
-        path = side_path(segment.path, ".txnindex")
-        yield from decode_transaction_index(read_whole(path) or b"", path)
+        index = segment.path.removesuffix(".swap").removesuffix(".log") + ".txnindex"
+        # In the order in which a broker renames it: what is not there yet is there later. Each is
+        # true of the log, so that one too many does no harm.
+        suffixes = [".swap", ""]
+        found = [entry for suffix in suffixes for entry in _entries(index + suffix)]
+        with SegmentReader(segment) as file:
+            replaced = file.path.endswith(".deleted")
+        if replaced:
+            found += _entries(index + ".deleted")
+        yield from dict.fromkeys(found)
+
+
+def _entries(path: str) -> list[AbortedRange]:
+    return decode_transaction_index(read_whole(path) or b"", path)
 
 
 def touching(

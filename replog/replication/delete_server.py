@@ -1,5 +1,8 @@
 """Deleting records from the front (KIP-107): the log start moves at once, and the answer
-waits until every live replica has followed.
+waits until every live replica has followed, and every other one that may lead before it has.
+
+That may be who is in sync, and while fewer than min.insync.replicas are, who was in sync before
+(KIP-966): the controller does not tell leaders who that is, so nothing is answered meanwhile.
 """
 
 from __future__ import annotations
@@ -10,6 +13,8 @@ from replog.messages import DeletedRecords, DeleteRecordsResponse, ErrorCode
 from replog.replication.effects import AdvanceLogStart, Respond
 
 if TYPE_CHECKING:
+    import uuid
+
     from replog.messages import DeleteRecordsRequest
     from replog.replication.deadlines import Timer
     from replog.replication.host_context import HostContext
@@ -25,7 +30,7 @@ class _DeleteWait:
 
     def __init__(self, request_id: int) -> None:
         self.request_id = request_id
-        self.offsets: list[tuple[TopicPartition, int]] = []
+        self.offsets: list[tuple[TopicPartition, uuid.UUID, int]] = []
         self.answers: list[DeletedRecords | None] = []
         self.timer: Timer | None = None
 
@@ -46,8 +51,8 @@ class DeleteServer:
         """Move the log starts; answer when the low watermarks have followed."""
         wait = _DeleteWait(request_id)
         moved: dict[TopicPartition, int] = {}
-        for topic_partition, asked in request.partitions:
-            error, offset = self._offset(topic_partition, asked)
+        for topic_partition, topic_id, asked in request.partitions:
+            error, offset = self._offset(topic_partition, topic_id, asked)
             answer = None
             if error is not ErrorCode.NONE:
                 answer = DeletedRecords(topic_partition=topic_partition, error=error)
@@ -57,7 +62,7 @@ class DeleteServer:
                 moved[topic_partition] = offset
                 self._context.emit(AdvanceLogStart(topic_partition, offset))
                 self._context.moved.setdefault(topic_partition, False)
-            wait.offsets.append((topic_partition, offset))
+            wait.offsets.append((topic_partition, topic_id, offset))
             wait.answers.append(answer)
         self.waits[request_id] = wait
         # The log start has moved when this step's effects are carried out: look then.
@@ -77,9 +82,11 @@ class DeleteServer:
         if wait is not None:
             self._context.deadlines.cancel(wait.timer)
 
-    def _offset(self, topic_partition: TopicPartition, asked: int) -> tuple[ErrorCode, int]:
+    def _offset(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, asked: int
+    ) -> tuple[ErrorCode, int]:
         """Where the log is to start; with an error, why it cannot."""
-        error = self._table.refusal(topic_partition)
+        error = self._table.refusal(topic_partition, topic_id)
         if error is not ErrorCode.NONE:
             return error, 0
         leader = self._table.replicas[topic_partition].leader
@@ -97,10 +104,10 @@ class DeleteServer:
         return log.log_start_offset if log is not None else 0
 
     def _look_at(self, wait: _DeleteWait, moved: dict[TopicPartition, int]) -> None:
-        for index, (topic_partition, offset) in enumerate(wait.offsets):
+        for index, (topic_partition, topic_id, offset) in enumerate(wait.offsets):
             if wait.answers[index] is not None:
                 continue
-            error = self._table.refusal(topic_partition)
+            error = self._table.refusal(topic_partition, topic_id)
             leader = None
             if error is ErrorCode.NONE:
                 leader = self._table.replicas[topic_partition].leader
@@ -110,7 +117,7 @@ class DeleteServer:
                 wait.answers[index] = DeletedRecords(topic_partition=topic_partition, error=error)
                 continue
             low_watermark = leader.low_watermark(moved.get(topic_partition))
-            if low_watermark >= offset:
+            if low_watermark >= offset and not leader.is_under_min_isr:
                 wait.answers[index] = DeletedRecords(
                     topic_partition=topic_partition, low_watermark=low_watermark
                 )
@@ -118,7 +125,7 @@ class DeleteServer:
             self._answer(wait)
 
     def _expire(self, wait: _DeleteWait) -> None:
-        for index, (topic_partition, _) in enumerate(wait.offsets):
+        for index, (topic_partition, _, _) in enumerate(wait.offsets):
             if wait.answers[index] is None:
                 wait.answers[index] = DeletedRecords(
                     topic_partition=topic_partition, error=ErrorCode.REQUEST_TIMED_OUT

@@ -24,7 +24,7 @@ from replog.replication.effects import GiveUpLog, Respond
 from replog.replication.fetch_session import FINAL_EPOCH, FULL_EPOCH, SessionCache
 from replog.replication.fetch_waits import FetchWait
 from replog.replication.incidents import Fenced
-from replog.replication.partition_table import check_epoch
+from replog.replication.partition_table import check_epoch, is_same_topic
 from replog.replication.read_replica import preferred_read_replica
 from replog.types import NO_LEADER_EPOCH, Isolation
 
@@ -225,10 +225,9 @@ class FetchServer:
     ) -> FetchedPartition | None:
         """Why there is nothing to read, in the order of Kafka's checks; None: there may be."""
         if replica is None or replica.log is None:
-            return _refused(asked, self._table.refusal(asked.topic_partition))
+            return _refused(asked, self._table.refusal(asked.topic_partition, asked.topic_id))
         registration = replica.registration
-        if asked.topic_id is not None and asked.topic_id != registration.topic_id:
-            # Deleted and created again: one of us has not heard of it, and epochs say nothing.
+        if not is_same_topic(asked.topic_id, registration.topic_id):
             return _refused(asked, ErrorCode.INCONSISTENT_TOPIC_ID)
         leader, log = replica.leader, replica.log
         if leader is not None and self._table.is_suspended:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.messages import NO_SESSION, ErrorCode
+from replog.replication.partition_table import is_same_topic
 from replog.replication.replica_progress import NEVER_MS
 from replog.types import UNKNOWN_OFFSET
 
@@ -89,7 +90,7 @@ class ServedSession:
             self.stirring.pop(topic_partition, None)
         for asked in request.partitions:
             known = self.partitions.get(asked.topic_partition)
-            if known is None:
+            if known is None or not is_same_topic(asked.topic_id, known.asked.topic_id):
                 known = self.partitions[asked.topic_partition] = SessionPartition(asked)
             else:
                 if asked.current_leader_epoch != known.asked.current_leader_epoch:

@@ -170,6 +170,7 @@ class Fetcher:
         self.offset_requests[request_id] = (follower, spec, timer)
         request = ListOffsetsRequest(
             topic_partition=follower.topic_partition,
+            topic_id=follower.registration.topic_id,
             timestamp=spec,
             replica_id=context.cluster.broker_id,
             current_leader_epoch=follower.leader_epoch,

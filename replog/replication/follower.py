@@ -40,6 +40,7 @@ from replog.replication.incidents import (
     RecordsLost,
     ReplicaFailed,
 )
+from replog.replication.partition_table import is_same_topic
 from replog.types import NO_LEADER_EPOCH, UNKNOWN_OFFSET, LostRecords
 
 if TYPE_CHECKING:
@@ -156,10 +157,7 @@ class Follower:
             self.phase is not FollowerPhase.FETCHING
             or asked.current_leader_epoch != self.leader_epoch
             or asked.fetch_offset != self._log.log_end_offset
-            or (
-                asked.topic_id is not self.registration.topic_id
-                and asked.topic_id != self.registration.topic_id
-            )
+            or not is_same_topic(asked.topic_id, self.registration.topic_id)
         ):
             return
         if answer.error is not ErrorCode.NONE:
@@ -208,6 +206,11 @@ class Follower:
         if self.phase is not FollowerPhase.APPENDING or answer is None:
             return
         self._complaint = None
+        if self._log.log_start_offset < self._log_start_offset:
+            # A log begins with a batch: one that holds the start of an empty log takes it back to
+            # where that batch begins. What was deleted stays deleted, and is committed.
+            self._context.emit(SetHighWatermark(self.topic_partition, self.high_watermark))
+            self._context.emit(AdvanceLogStart(self.topic_partition, self._log_start_offset))
         self._take_watermarks(answer)
         self._context.moved[self.topic_partition] = True
         context = self._context

@@ -262,14 +262,19 @@ class Leader:
         return tuple(lags)
 
     def low_watermark(self, log_start_offset: int | None = None) -> int:
-        """The smallest log start of all live replicas; UNKNOWN_OFFSET while one is unheard of.
+        """The smallest log start of all replicas that live or are in sync; UNKNOWN_OFFSET while one
+        is unheard of. Of those in sync one that is dead may lead when it is back, and would show
+        what was deleted: it has heard of it from nobody.
 
         log_start_offset: our own, where this step has moved it.
         """
-        is_alive = self._context.cluster.is_alive
+        is_alive, in_sync = self._context.cluster.is_alive, self.isr.maximal
         lowest = self._log.log_start_offset if log_start_offset is None else log_start_offset
         for follower in self.followers.values():
-            if follower.log_start_offset < lowest and is_alive(follower.replica_id):
+            replica_id = follower.replica_id
+            if follower.log_start_offset < lowest and (
+                replica_id in in_sync or is_alive(replica_id)
+            ):
                 lowest = follower.log_start_offset
         return lowest
 

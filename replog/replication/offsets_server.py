@@ -62,7 +62,7 @@ def list_offsets(table: PartitionTable, request: ListOffsetsRequest) -> ListOffs
 
 
 def _refusal(table: PartitionTable, request: ListOffsetsRequest) -> ErrorCode:
-    error = table.refusal(request.topic_partition)
+    error = table.refusal(request.topic_partition, request.topic_id)
     if error is not ErrorCode.NONE:
         return error
     replica = table.replicas[request.topic_partition]

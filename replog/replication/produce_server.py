@@ -13,6 +13,8 @@ from replog.replication.produce_waits import PendingAck, ProduceWait
 from replog.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
+    import uuid
+
     from replog.messages import ProduceRequest
     from replog.replication.events import LeaderAppendCompleted, LeaderAppendFailed
     from replog.replication.host_context import HostContext
@@ -57,8 +59,8 @@ class ProduceServer:
             self._context.emit(Respond(request_id, ProduceResponse(partitions=())))
             return
         wait = ProduceWait(self._context, self._waits, request_id, request, now_ms)
-        for index, (topic_partition, batches) in enumerate(request.partitions):
-            refusal = self._refusal(topic_partition, request.acks)
+        for index, (topic_partition, topic_id, batches) in enumerate(request.partitions):
+            refusal = self._refusal(topic_partition, topic_id, request.acks)
             if refusal is not None:
                 wait.decide(index, refusal)
                 continue
@@ -152,7 +154,9 @@ class ProduceServer:
         if self._waits:
             self._wait_until(min([wait.deadline_ms for wait in self._waits.values()]))
 
-    def _refusal(self, topic_partition: TopicPartition, acks: int) -> ProducedPartition | None:
+    def _refusal(
+        self, topic_partition: TopicPartition, topic_id: uuid.UUID, acks: int
+    ) -> ProducedPartition | None:
         """Why nothing is appended, if so."""
         if acks not in _VALID_ACKS:
             return self._refuse(
@@ -160,7 +164,16 @@ class ProduceServer:
                 ErrorCode.INVALID_REQUIRED_ACKS,
                 f"expected acks 0, 1 or -1, found {acks}",
             )
-        error = self._table.refusal(topic_partition)
+        error = self._table.refusal(topic_partition, topic_id)
+        if error is ErrorCode.UNKNOWN_TOPIC_ID:
+            known_id = self._table.registrations[topic_partition].topic_id
+            return self._refuse(
+                topic_partition,
+                error,
+                f"expected the topic of id {topic_id} under the name of {topic_partition}, found "
+                f"the one of id {known_id}: one was deleted and the other created since, and who "
+                f"has heard of the older one only is behind; nothing was appended, look it up",
+            )
         if error is not ErrorCode.NONE:
             return self._refuse(topic_partition, error, f"{topic_partition} cannot be written here")
         leader = self._table.replicas[topic_partition].leader

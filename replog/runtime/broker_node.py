@@ -21,6 +21,7 @@ from replog.messages import (
     LeaderlessLog,
     LogSize,
     RegisterBrokerResponse,
+    ReplicaState,
 )
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta
 from replog.replication.events import (
@@ -39,6 +40,7 @@ from replog.replication.events import (
 from replog.replication.replica_host import ReplicaHost
 from replog.runtime.effect_executor import DAMAGE, EffectExecutor
 from replog.runtime.journal import Journal
+from replog.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
     import uuid
@@ -112,6 +114,8 @@ class BrokerNode:
         `start`, which adds the epochs that it finds in the logs."""
         self._found: dict[TopicPartition, uuid.UUID] = {}
         """Logs that were there at start, by the id of their topic."""
+        self._missing: frozenset[TopicPartition] = frozenset()
+        """Logs that should have been there."""
         self._behind: dict[TopicPartition, uuid.UUID] = {}
         """Partitions held here of which a replica is not in sync, by the id of their topic."""
         self._registered_version: int | None = None
@@ -138,8 +142,23 @@ class BrokerNode:
             obeyed = self.obeyed.setdefault(replica.topic_partition, latest)
             if obeyed.topic_id == latest.topic_id and obeyed.leader_epoch < latest.leader_epoch:
                 self.obeyed[replica.topic_partition] = latest
-        self._carry_out(
-            self.session.start(self.store.previous_broker_epoch, replicas, now_ms), now_ms
+        self._missing = frozenset(self.store.missing)
+        effects = self.session.start(
+            self.store.previous_broker_epoch,
+            (*replicas, *map(self._missing_log, sorted(self._missing.intersection(self.obeyed)))),
+            now_ms,
+            directory_id=self.store.directory_id,
+            last_broker_epoch=self.store.last_broker_epoch,
+        )
+        self._carry_out(effects, now_ms)
+
+    def _missing_log(self, topic_partition: TopicPartition) -> ReplicaState:
+        return ReplicaState(
+            topic_partition=topic_partition,
+            topic_id=self.obeyed[topic_partition].topic_id,
+            latest_epoch=NO_LEADER_EPOCH,
+            log_end_offset=0,
+            missing=True,
         )
 
     def receive_request(
@@ -218,7 +237,9 @@ class BrokerNode:
 
     def close(self) -> None:
         """Flush and close the logs and mark the directory clean. Raises StorageError."""
-        self.store.close(self.broker_epoch)
+        # Who stops before it was registered leaves its logs as the run before has left them.
+        epoch = self.broker_epoch
+        self.store.close(self.store.previous_broker_epoch if epoch == NO_BROKER_EPOCH else epoch)
 
     def _take_fault(self, fault: LogUnavailable, now_ms: int) -> None:
         registration = self.host.registration(fault.topic_partition)
@@ -259,6 +280,7 @@ class BrokerNode:
                     )
                 case session_fx.SetBrokerEpoch():
                     self.broker_epoch = effect.broker_epoch
+                    self._note_epoch(effect.broker_epoch)
                     self._executor.step(BrokerRegistered(broker_epoch=effect.broker_epoch), now_ms)
                 case session_fx.StopLeading():
                     stop = LeadingSuspended(is_suspended=True, message=effect.message)
@@ -272,6 +294,15 @@ class BrokerNode:
                     self._apply_metadata(effect.delta, now_ms)
                 case session_fx.SessionEnded():
                     self.ended = effect
+
+    def _note_epoch(self, broker_epoch: int) -> None:
+        """Before anything is done under it: whoever takes part, and comes back with a directory as
+        it was before, must be told from one that has all.
+        """
+        try:
+            self.store.note_broker_epoch(broker_epoch)
+        except StorageError as error:
+            self.ended = session_fx.SessionEnded(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def _apply_metadata(self, delta: MetadataDelta, now_ms: int) -> None:
         """Delete the logs that are gone, open those that are named, then tell the replicas."""
@@ -387,7 +418,7 @@ class BrokerNode:
             unclean = self.store.previous_broker_epoch == NO_BROKER_EPOCH
             for name, registration in list(partitions.items()):
                 withheld.pop(name, None)
-                if self._may_be_outdated(registration):
+                if name in self._missing or self._may_be_outdated(registration):
                     withheld[name] = partitions.pop(name)
                 elif unclean or registration.leader_id == self.broker_id:
                     withheld[name] = registration

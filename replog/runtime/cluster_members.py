@@ -13,15 +13,15 @@ import os
 import time
 from typing import TYPE_CHECKING, cast
 
-from replog.errors import RequestTimedOutError, UsageError
+from replog.errors import MissingLogError, RequestTimedOutError, UsageError
 from replog.messages import ErrorCode
-from replog.runtime.cluster_connection import closed_meanwhile
-from replog.runtime.cluster_nodes import OpenedNode, open_node
+from replog.runtime.cluster_nodes import OpenedNode, has_promises, open_node
 from replog.runtime.cluster_pump import BrokerEndpoint, ClusterPump
 from replog.runtime.failover_watch import FailoverWatch
 from replog.runtime.journal import Journal, JournalEntry
 from replog.runtime.memory_transport import controller_address, observer_address
 from replog.runtime.metadata_follower import MetadataFollower
+from replog.runtime.node_files import NodeFiles, close_all
 from replog.runtime.quorum_endpoints import ControllerEndpoint, ObserverEndpoint, QuorumSettings
 from replog.storage.kafka_uuid import format_uuid
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from replog.config import ReplicationOptions
+    from replog.controller.quorum.incidents import OlderMetadataRefused
     from replog.replication.replica_host import ReplicaHost
     from replog.runtime.broker_node import BrokerNode
     from replog.runtime.cluster_nodes import ClusterLayout
@@ -79,6 +80,11 @@ class ClusterMembers:
         self._journals = {broker_id: Journal(broker_id) for broker_id in layout.brokers}
         self._controller_journals = {node_id: Journal() for node_id in layout.controllers}
         self._cuts: set[frozenset[int]] = set()
+        self.refusal: str | None = None
+        """Why the latest broker to do so follows no controller."""
+        self._stops: dict[int, asyncio.Task[None]] = {}
+        """Of nodes that are stopping."""
+        self.files = NodeFiles(self._open)
         pump.after_turn += (self.watch.look,)
         pump.node_lost = self._died
 
@@ -134,6 +140,12 @@ class ClusterMembers:
             and registered.broker_epoch == endpoint.node.broker_epoch
         )
 
+    def are_ready(self) -> bool:
+        """Whether all brokers are. Raises MissingLogError for controllers with older metadata."""
+        if self.refusal is not None:
+            raise MissingLogError(self.refusal)
+        return all(map(self.is_ready, self.layout.brokers))
+
     def open_new(self, node_id: int) -> None:
         """Start a node on this thread: quick in a new directory."""
         self._add(node_id, self._open(node_id))
@@ -148,28 +160,19 @@ class ClusterMembers:
                 f"it first"
             )
         self.states[node_id] = MemberState.STARTING
-        opening = asyncio.ensure_future(asyncio.to_thread(self._open, node_id))
         try:
-            opened = await asyncio.shield(opening)
+            opened = await self.files.open(node_id)
         except BaseException:
-            # Who waited for it may have been cancelled: the thread goes on, and holds the files.
-            opening.add_done_callback(_abandon_opened)
             if self.states[node_id] is MemberState.STARTING:
                 self.states[node_id] = before
             raise
-        if self.states[node_id] is not MemberState.STARTING:
-            opened.abandon()
-            raise closed_meanwhile()
         self._add(node_id, opened)
 
     def kill(self, node_id: int) -> None:
         """Let a node die as its process would."""
         self._expect(node_id, MemberState.RUNNING, MemberState.PAUSED, MemberState.STOPPING)
         self._lose(node_id, "killed")
-        endpoint = self._pump.brokers.get(node_id)
         self._died(node_id)
-        if endpoint is not None:
-            endpoint.tell_ended()  # to a `stop` that waits for it
 
     def pause(self, node_id: int) -> None:
         """Let a node stand still; nobody is told."""
@@ -186,43 +189,67 @@ class ClusterMembers:
         self._pump.resume(node_id)
 
     async def stop(self, node_id: int) -> None:
-        """Stop a node cleanly: leaderships moved away, logs flushed, closed and marked clean."""
-        self._expect(node_id, MemberState.RUNNING)
-        self.states[node_id] = MemberState.STOPPING
-        self._lose(node_id, "stopped")
-        endpoint = self._pump.brokers.get(node_id)
-        if endpoint is not None:
-            ended: asyncio.Future[None] = self._pump.loop.create_future()
-            endpoint.when_ended(lambda: None if ended.done() else ended.set_result(None))
-            self._pump.call(node_id, endpoint.node.shut_down, self._pump.clock.monotonic_ms())
-            try:
-                await asyncio.wait_for(ended, STOP_TIMEOUT_MS / 1000)
-            except TimeoutError:
-                if self.states[node_id] is MemberState.STOPPING:
-                    self.states[node_id] = MemberState.RUNNING
-                raise RequestTimedOutError(
-                    f"expected node {node_id} to hand its leaderships on within "
-                    f"{STOP_TIMEOUT_MS} ms, found no controller that took them; it runs on: heal "
-                    f"or restart the controllers and stop it again, or kill it"
-                ) from None
-            if self._pump.brokers.get(node_id) is not endpoint:
+        """Stop a node cleanly: leaderships moved away, logs flushed, closed and marked clean.
+
+        Once begun it cannot be taken back, since the controllers have been told: whether the
+        caller waits or is called off, the node stops. Who asks again waits for the same.
+        """
+        self._expect(node_id, MemberState.RUNNING, MemberState.STOPPING)
+        if node_id not in self._stops:
+            self.states[node_id] = MemberState.STOPPING
+            self._lose(node_id, "stopped")
+            endpoint = self._pump.brokers.get(node_id)
+            self._stops[node_id] = asyncio.ensure_future(self._stop(node_id, endpoint))
+        stopping = self._stops[node_id]
+        try:
+            await asyncio.wait_for(asyncio.shield(stopping), STOP_TIMEOUT_MS / 1000)
+        except TimeoutError:
+            raise RequestTimedOutError(
+                f"expected node {node_id} to hand its leaderships on within "
+                f"{STOP_TIMEOUT_MS} ms, found no controller that took them; it stops as soon as "
+                f"one does: heal or restart the controllers, or kill it"
+            ) from None
+
+    async def _stop(self, node_id: int, endpoint: BrokerEndpoint | None) -> None:
+        try:
+            if endpoint is not None:
+                ended: asyncio.Future[None] = self._pump.loop.create_future()
+                endpoint.when_ended(lambda: None if ended.done() else ended.set_result(None))
+                now_ms = self._pump.clock.monotonic_ms()
+                self._pump.call(node_id, endpoint.node.shut_down, now_ms)
+                await ended
+            if self.states[node_id] is not MemberState.STOPPING:
                 return  # killed meanwhile, or all of the cluster closed
-        endpoints = self._remove(node_id)
-        for closing in endpoints:
-            await asyncio.to_thread(closing.close)
-        self.states[node_id] = MemberState.STOPPED
+            left = MemberState.KILLED
+            try:
+                await self.files.close(node_id, self._remove(node_id))
+                left = MemberState.STOPPED
+            finally:
+                # What could not be closed is as a crash would have left it.
+                if self.states[node_id] is MemberState.STOPPING:
+                    self.states[node_id] = left
+        finally:
+            if self._stops.get(node_id) is asyncio.current_task():
+                del self._stops[node_id]
 
     def close_all(self, *, keep_files: bool) -> None:
-        """Take all nodes off; close their logs cleanly only if the files are to be kept."""
+        """Take all nodes off; close their logs cleanly only if the files are to be kept.
+
+        `files.drained` is to follow: threads may be at the files of a node. Raises the first
+        StorageError; all are closed nevertheless.
+        """
         endpoints = [found for node_id in self.layout.nodes for found in self._remove(node_id)]
-        for endpoint in endpoints:
-            if keep_files:
-                endpoint.close()
-            else:
-                endpoint.abandon()
-            if isinstance(endpoint, BrokerEndpoint):
-                endpoint.tell_ended()
         self.states = dict.fromkeys(self.layout.nodes, MemberState.STOPPED)
+        try:
+            if keep_files:
+                close_all(endpoints)
+            else:
+                for endpoint in endpoints:
+                    endpoint.abandon()
+        finally:
+            for endpoint in endpoints:
+                if isinstance(endpoint, BrokerEndpoint):
+                    endpoint.tell_ended()
 
     def cut(self, one: int, other: int) -> None:
         """Let nothing through between two nodes."""
@@ -276,9 +303,14 @@ class ClusterMembers:
         self.watch.lost(node_id, fault, led)
 
     def _died(self, node_id: int) -> None:
-        for endpoint in self._remove(node_id):
+        endpoints = self._remove(node_id)
+        self._stops.pop(node_id, None)
+        for endpoint in endpoints:
             endpoint.abandon()
         self.states[node_id] = MemberState.KILLED
+        for endpoint in endpoints:
+            if isinstance(endpoint, BrokerEndpoint):
+                endpoint.tell_ended()  # to a `stop` that waits for it
 
     def _remove(self, node_id: int) -> list[BrokerEndpoint | ControllerEndpoint | ObserverEndpoint]:
         endpoints = self._pump.remove(node_id)
@@ -293,7 +325,8 @@ class ClusterMembers:
             node_id,
             self._settings.cluster_id,
             self._pump.clock.wall_ms,
-            is_broker=node_id in self.layout.brokers,
+            self.layout,
+            is_new=not has_promises(self.directory),
         )
 
     def _add(self, node_id: int, opened: OpenedNode) -> None:
@@ -337,23 +370,27 @@ class ClusterMembers:
             leader_changed=endpoint.follow_leader,
             owns_log=isinstance(member, ObserverEndpoint),
             snapshot_interval_bytes=self._settings.quorum.snapshot_interval_bytes,
+            refused=lambda incident, now_ms: self._refused(node_id, incident, now_ms),
         )
         now_ms = self._pump.clock.monotonic_ms()
         self._pump.call(node_id, endpoint.node.start, now_ms)
         follower.start(now_ms)
         return follower
 
+    def _refused(self, broker_id: int, incident: OlderMetadataRefused, now_ms: int) -> None:
+        """A broker goes on with the metadata that it has, and follows no controller."""
+        logger.error("broker %d: %s", broker_id, incident.message)
+        self._journals[broker_id].add(incident, now_ms)
+        self.refusal = incident.message
+
     def _ended(self, endpoint: BrokerEndpoint) -> None:
         """A broker that the controller has refused for good must not go on."""
         ended = endpoint.node.ended
-        if ended is not None and ended.error is not ErrorCode.NONE:
+        if self._pump.brokers.get(endpoint.broker_id) is not endpoint or ended is None:
+            return
+        if ended.error is not ErrorCode.NONE:
             logger.error("broker %d stopped: %s", endpoint.broker_id, ended.message)
             self._died(endpoint.broker_id)
-
-
-def _abandon_opened(opening: asyncio.Future[OpenedNode]) -> None:
-    if not opening.cancelled() and opening.exception() is None:
-        opening.result().abandon()
 
 
 def _addresses(node_id: int) -> Iterable[int]:

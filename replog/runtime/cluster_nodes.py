@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from replog.errors import UsageError, shown
+from replog.errors import MissingLogError, UsageError, shown
 from replog.runtime.broker_node import ObeyedEpoch, obeyed_epochs
 from replog.runtime.log_store import DirectoryLogStore
 from replog.runtime.metadata_state import read_whole
@@ -59,13 +59,22 @@ class ClusterLayout(NamedTuple):
 class OpenedNode(NamedTuple):
     """What a node has on the disk, open. `store` is a broker's, `directory` a lone controller's.
 
-    `obeyed`: which leader epochs an earlier run of a broker may have obeyed.
+    `obeyed`: which leader epochs an earlier run of a broker may have obeyed. `has_forgotten`: it is
+    a controller whose promises are gone.
     """
 
     log: QuorumReplicaLog
     store: DirectoryLogStore | None
     directory: LogDirectory | None
     obeyed: Mapping[TopicPartition, ObeyedEpoch] = MappingProxyType({})
+    has_forgotten: bool = False
+
+    @property
+    def directory_id(self) -> bytes | None:
+        """Of the node's directory."""
+        directory = self.directory if self.store is None else self.store.directory
+        found = None if directory is None else directory.meta_properties.directory_id
+        return None if found is None else found.bytes
 
     def abandon(self) -> None:
         """Let go of it as the death of the process would."""
@@ -77,24 +86,58 @@ class OpenedNode(NamedTuple):
 
 
 def open_node(
-    path: str, node_id: int, cluster_id: str, wall_ms: Callable[[], int], *, is_broker: bool
+    path: str,
+    node_id: int,
+    cluster_id: str,
+    wall_ms: Callable[[], int],
+    layout: ClusterLayout,
+    *,
+    is_new: bool,
 ) -> OpenedNode:
     """Open a node's directory, with all the recovery that it needs.
 
-    Raises what LogDirectory.open and MetadataLog.open_in raise.
+    is_new: no member of the cluster has promised anything yet. Raises what LogDirectory.open and
+    MetadataLog.open_in raise, MissingLogError for an only controller whose log is gone.
     """
     log = QuorumReplicaLog.open_in(path, wall_ms)
     try:
-        if is_broker:
+        has_forgotten = not is_new and _has_forgotten(log, path, node_id, layout)
+        if node_id in layout.brokers:
             known = read_whole(log)
             configs = {name: topic.config.log for name, topic in known.topics.items()}
             store = DirectoryLogStore.at(path, node_id, cluster_id, configs, wall_ms)
-            return OpenedNode(log, store, None, obeyed_epochs(known))
+            return OpenedNode(log, store, None, obeyed_epochs(known), has_forgotten)
         directory = LogDirectory.open(path, cluster_id=cluster_id, node_id=node_id)
-        return OpenedNode(log, None, directory)
+        return OpenedNode(log, None, directory, has_forgotten=has_forgotten)
     except BaseException:
         log.close(flush=False)
         raise
+
+
+def _has_forgotten(log: QuorumReplicaLog, path: str, node_id: int, layout: ClusterLayout) -> bool:
+    """Whether a node of a cluster that is not new is a controller without its promises."""
+    if node_id not in layout.controllers or log.read_state() is not None:
+        return False
+    if len(layout.controllers) > 1:
+        return True
+    where = os.path.join(path, str(METADATA_PARTITION))
+    raise MissingLogError(
+        f"expected the metadata log of the cluster, with what controller {node_id} has promised, "
+        f"in {where}, found none, though the cluster is not new; put the directory back. If it is "
+        f"lost for good, copy {METADATA_PARTITION} of the broker whose log goes furthest there: "
+        f"what only the controller had is lost then",
+        path=where,
+    )
+
+
+def has_promises(directory: str) -> bool:
+    """Whether any member of the cluster in a directory has promised anything."""
+    if not os.path.isdir(directory):
+        return False
+    return any(
+        os.path.exists(os.path.join(directory, name, str(METADATA_PARTITION), QUORUM_STATE_FILE))
+        for name in os.listdir(directory)
+    )
 
 
 def settle_cluster_id(directory: str, layout: ClusterLayout) -> str:

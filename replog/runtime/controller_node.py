@@ -97,7 +97,11 @@ class ControllerNode:
         journal: Journal,
         draw_below: Callable[[int], int],
         options: QuorumOptions | None = None,
+        *,
+        has_forgotten: bool = False,
+        directory_id: bytes | None = None,
     ) -> None:
+        """has_forgotten, directory_id: as `Quorum` has them."""
         self.member_id = member_id
         self.controller = controller
         self.is_active = False
@@ -129,7 +133,16 @@ class ControllerNode:
         self.replay = MetadataReplay(
             ports.log, controller, (options or QuorumOptions()).snapshot_interval_bytes
         )
-        self.quorum = QuorumNode(member_id, voters, ports, self, draw_below, options)
+        self.quorum = QuorumNode(
+            member_id,
+            voters,
+            ports,
+            self,
+            draw_below,
+            options,
+            has_forgotten=has_forgotten,
+            directory_id=directory_id,
+        )
 
     @property
     def next_deadline_ms(self) -> int | None:

@@ -4,7 +4,7 @@ Records cross it as whole batches in one buffer: the leader's read view goes int
 the follower appends from it. Appends and truncations are answered by their completion events; any
 other failure of a log makes it unavailable: the core hears of it before anything else is stepped,
 and what it still wants of that log within the same list of effects is refused, since an effect must
-not be carried out without those that stood before it.
+not be carried out without those that stood before it. Nor may anybody be told of what was not done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ from replog.errors import (
     StorageError,
     UsageError,
 )
-from replog.messages import ErrorCode, FetchedPartition, FetchResponse, LogRead
+from replog.messages import (
+    DeletedRecords,
+    DeleteRecordsResponse,
+    ErrorCode,
+    FetchedPartition,
+    FetchRequest,
+    FetchResponse,
+    LogRead,
+)
 from replog.replication import effects as fx
 from replog.replication.events import (
     FollowerAppendCompleted,
@@ -30,6 +38,7 @@ from replog.replication.events import (
     LeaderAppendFailed,
     LogReplaced,
     LogUnavailable,
+    RequestFailed,
     ResponseReceived,
     TruncationCompleted,
 )
@@ -265,6 +274,15 @@ class EffectExecutor:
             return
 
     def _send_request(self, effect: fx.SendRequest) -> None:
+        request = effect.request
+        if (
+            self._unavailable
+            and type(request) is FetchRequest
+            and any(asked.topic_partition in self._unavailable for asked in request.partitions)
+        ):
+            # A claim to have what the log has not. None of these partitions waits for long.
+            self._events.append(RequestFailed(request_id=effect.request_id))
+            return
         self._network.send_to_broker(self._send_id(effect.request_id), effect.to, effect.request)
 
     def _send_to_controller(self, effect: fx.SendToController) -> None:
@@ -283,7 +301,22 @@ class EffectExecutor:
         response = effect.response
         if type(response) is FetchResponse and response.partitions:
             response = self._with_records(response, effect.max_bytes)
+        elif self._unavailable and type(response) is DeleteRecordsResponse:
+            response = self._as_far_as_done(response)
         self._network.respond(effect.request_id, response)
+
+    def _as_far_as_done(self, response: DeleteRecordsResponse) -> DeleteRecordsResponse:
+        """No log start of these has moved that was to be moved within this list of effects."""
+        return DeleteRecordsResponse(
+            partitions=tuple(
+                DeletedRecords(
+                    topic_partition=deleted.topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
+                )
+                if deleted.topic_partition in self._unavailable
+                else deleted
+                for deleted in response.partitions
+            )
+        )
 
     def _with_records(self, response: FetchResponse, max_bytes: int) -> FetchResponse:
         """The response with records in place of each LogRead, `max_bytes` of them in all.

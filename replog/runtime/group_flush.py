@@ -1,15 +1,23 @@
 """Syncs for flush.mode=commit: in threads, one at a time per log, shared by all who wait for it.
 
 What is asked while a sync runs is answered by the next one, which begins when the first is done:
-the slower the disk, the more appends share a sync.
+the slower the disk, the more appends share a sync. A sync that cannot be made now, for want of room
+for an index or of descriptors, is made again until it can: who waits for it is told nothing yet.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
-from replog.errors import LogClosedError, LogFailedError, ReplogError
+from replog.errors import (
+    LogClosedError,
+    LogFailedError,
+    NoSpaceError,
+    OutOfDescriptorsError,
+    ReplogError,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -21,6 +29,9 @@ if TYPE_CHECKING:
     Completed = Callable[[TopicPartition, Any, ReplogError | None], None]
 
 THREADS = 4
+RETRY_SECONDS = 1.0
+
+logger = logging.getLogger(__name__)
 
 
 class SyncedLog(Protocol):
@@ -56,6 +67,8 @@ class GroupFlush:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, topic_partition: TopicPartition, log: SyncedLog) -> None:
+        if self._closed:
+            return
         if self._pool is None:
             self._pool = concurrent.futures.ThreadPoolExecutor(
                 THREADS, thread_name_prefix="replog-flush"
@@ -77,6 +90,10 @@ class GroupFlush:
         target: SyncTarget,
         error: BaseException | None,
     ) -> None:
+        if isinstance(error, NoSpaceError | OutOfDescriptorsError) and not self._closed:
+            logger.warning("%s is synced later: %s", topic_partition, error)
+            self._loop.call_later(RETRY_SECONDS, self._start, topic_partition, log)
+            return
         asked_again = self._asked_again.pop(log)
         if self._closed or isinstance(error, LogClosedError):
             return

@@ -133,7 +133,10 @@ class LocalCluster:
             blocking.close()
 
     async def start(self) -> None:
-        """Start all nodes, and return when each broker may lead; `close` undoes it."""
+        """Start all nodes, and return when each broker may lead; `close` undoes it.
+
+        Raises MissingLogError where the metadata log is gone, or lacks what a broker's copy has.
+        """
         self._check_not_running()
         is_new = self._prepare_directory()
         assert self.directory is not None
@@ -147,10 +150,7 @@ class LocalCluster:
                     running.members.open_new(node_id)
                 else:
                     await running.members.start(node_id)
-            await self._running().until(
-                lambda: all(map(running.members.is_ready, self.broker_ids)),
-                "every broker to be registered",
-            )
+            await running.until(running.members.are_ready, "every broker to be registered")
         except BaseException:
             await self.close()
             raise
@@ -165,7 +165,7 @@ class LocalCluster:
         if running is None:
             return
         try:
-            running.close(keep_files=not self._is_temporary)
+            await running.close(keep_files=not self._is_temporary)
         finally:
             if self._is_temporary and self.directory is not None:
                 shutil.rmtree(self.directory, ignore_errors=True)
@@ -374,11 +374,10 @@ class LocalCluster:
 
         A broker's returns when it may lead again, which is before it has caught up; see `in_sync`.
         """
-        members = self._running().members
+        running = self._running()
+        members = running.members
         await members.start(broker_id)
-        await self._running().until(
-            lambda: members.is_ready(broker_id), f"node {broker_id} to be ready"
-        )
+        await running.until(lambda: members.is_ready(broker_id), f"node {broker_id} to be ready")
 
     async def stop(self, broker_id: int) -> None:
         """Stop a node cleanly: its leaderships go to others first."""

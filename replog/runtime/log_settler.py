@@ -90,7 +90,7 @@ def _settle_each(logs: Sequence[PartitionLog]) -> None:
 
 def _settle(logs: Sequence[PartitionLog]) -> None:
     try:
-        settle_together([(log.settled_files, log) for log in logs])
+        settle_together([(log.keeper.settled_files, log) for log in logs])
     except (ReplogError, OSError):
         if len(logs) > 1:
             for log in logs:

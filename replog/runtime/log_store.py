@@ -13,18 +13,29 @@ import uuid
 from typing import TYPE_CHECKING, Self
 
 from replog.config import LogConfig
-from replog.errors import CorruptFileError, ReplogError
+from replog.errors import (
+    CorruptFileError,
+    MissingLogError,
+    NoSpaceError,
+    OutOfDescriptorsError,
+    ReplogError,
+)
 from replog.messages import ReplicaState
 from replog.registrations import NO_BROKER_EPOCH
 from replog.runtime.log_settler import LogSettler
 from replog.runtime.replica_log import ReplicaLog
+from replog.storage.broker_epoch import (
+    read_broker_epoch,
+    remove_broker_epoch,
+    write_broker_epoch,
+)
 from replog.storage.log_directory import LogDirectory
 from replog.storage.partition_log import wall_clock_ms
 from replog.storage.partition_metadata import PARTITION_METADATA_FILE, read_topic_id
 from replog.types import NO_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from replog.messages import RawBatches
     from replog.registrations import PartitionRegistration
@@ -83,6 +94,26 @@ class DirectoryLogStore:
             return NO_BROKER_EPOCH
         return last.broker_epoch
 
+    @property
+    def last_broker_epoch(self) -> int:
+        noted = read_broker_epoch(self.directory.path)
+        return NO_BROKER_EPOCH if noted is None else noted
+
+    @property
+    def directory_id(self) -> uuid.UUID | None:
+        return self.directory.meta_properties.directory_id
+
+    @property
+    def missing(self) -> Collection[TopicPartition]:
+        return self.directory.missing
+
+    def note_broker_epoch(self, broker_epoch: int) -> None:
+        try:
+            write_broker_epoch(self.directory.path, broker_epoch)
+        except (NoSpaceError, OutOfDescriptorsError):
+            # Better no note than an old one, by which the directory would be taken for a copy.
+            remove_broker_epoch(self.directory.path)
+
     def replica_states(self) -> tuple[ReplicaState, ...]:
         return self._states
 
@@ -100,6 +131,13 @@ class DirectoryLogStore:
             # Without a readable id it may well be this topic's, and is kept as if it were.
             self._topic_ids[topic_partition] = topic_id
             raise error
+        if topic_partition in self.directory.missing and registration.leader_id is None:
+            raise MissingLogError(
+                f"expected the log of {topic_partition} in {self.directory.path}, whose "
+                f"checkpoints say that it held records, found none; put it back and start the "
+                f"broker again, or let another replica lead",
+                topic_partition=str(topic_partition),
+            )
         # Else the name was given to another topic while this broker was away.
         self.delete(topic_partition)
         return self._create(topic_partition, topic_id, registration.config.log)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.controller.metadata_image import MetadataImage
+from replog.controller.quorum.incidents import OlderMetadataRefused
 from replog.registrations import MetadataDelta
 from replog.runtime.metadata_state import SNAPSHOT_PAUSE_MS, MetadataReplay
 
@@ -32,9 +33,11 @@ class MetadataFollower:
         leader_changed: Callable[[int | None, int], None],
         owns_log: bool,
         snapshot_interval_bytes: int,
+        refused: Callable[[OlderMetadataRefused, int], None] | None = None,
     ) -> None:
         """deliver(delta, now_ms) gets changes, leader_changed(leader_id, now_ms) who leads.
 
+        refused(incident, now_ms): hears of leaders that lack what is known to be committed.
         owns_log: nobody else writes snapshots of this log.
         """
         self.image = MetadataImage()
@@ -44,6 +47,7 @@ class MetadataFollower:
         self._deliver = deliver
         self._leader_changed = leader_changed
         self._owns_log = owns_log
+        self._refused = refused
         self._told_version = 0
         self._replay = MetadataReplay(log, self.image, snapshot_interval_bytes)
         self._next_piece_ms = 0
@@ -93,7 +97,9 @@ class MetadataFollower:
         """A follower proposes nothing."""
 
     def report(self, incident: QuorumIncident, now_ms: int) -> None:
-        """What an observer does is no news: it tries again by itself."""
+        """What an observer does is no news, since it tries again by itself, but for one thing."""
+        if self._refused is not None and isinstance(incident, OlderMetadataRefused):
+            self._refused(incident, now_ms)
 
     def _hand_on(self, now_ms: int) -> None:
         delta = self.image.take_delta()

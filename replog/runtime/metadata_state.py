@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from replog.config import LONG_MAX
 from replog.controller.metadata_image import MetadataImage
-from replog.errors import CorruptBatchError, NoSpaceError, ReplogError, UsageError
+from replog.errors import (
+    CorruptBatchError,
+    NoSpaceError,
+    OutOfDescriptorsError,
+    ReplogError,
+    UsageError,
+)
 from replog.runtime import garbage
 from replog.runtime.snapshot_writer import SnapshotWriter
 
@@ -140,14 +146,15 @@ class MetadataReplay:
         it stands for are dropped.
 
         `now_ms` is the calendar's. Raises StorageError: nothing is dropped then. Where the disk is
-        full, or another snapshot comes in by fetch, it is left until the next is due.
+        full, descriptors have run out, or another snapshot comes in by fetch, it is left until the
+        next is due.
         """
         if self._writer is None:
             self._bytes_since_snapshot = 0
             self._writer = SnapshotWriter(self._log, self.offset, now_ms)
         try:
             is_last = self._writer.step()
-        except (NoSpaceError, UsageError):
+        except (NoSpaceError, OutOfDescriptorsError, UsageError):
             self.leave_snapshot()
             return
         except ReplogError:
@@ -163,15 +170,15 @@ class MetadataReplay:
             self._writer = None
 
     def checkpoint_if_due(self, now_ms: int) -> None:
-        """Every few seconds, persist how far the log is known to be committed; a full disk must
-        wait.
+        """Every few seconds, persist how far the log is known to be committed; what has no room
+        must wait.
         """
         if self._checkpoint_ms is None:
             self._checkpoint_ms = now_ms + CHECKPOINT_INTERVAL_MS
         elif now_ms >= self._checkpoint_ms:
             self._checkpoint_ms = None
             if self._log.high_watermark != self._checkpointed:
-                with contextlib.suppress(NoSpaceError):
+                with contextlib.suppress(NoSpaceError, OutOfDescriptorsError):
                     self._log.checkpoint_high_watermark()
                     self._checkpointed = self._log.high_watermark
 

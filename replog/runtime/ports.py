@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from replog.replication.log_view import LogView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from replog.messages import (
         ControllerRequest,
@@ -85,6 +85,24 @@ class LogStore(Protocol):
     def previous_broker_epoch(self) -> int:
         """The epoch in the clean-shutdown marker that was found at start; NO_BROKER_EPOCH: none."""
 
+    @property
+    def last_broker_epoch(self) -> int:
+        """The latest epoch that was noted in the directory at start; NO_BROKER_EPOCH: none."""
+
+    @property
+    def directory_id(self) -> uuid.UUID | None:
+        """Of the directory: another one has another."""
+
+    @property
+    def missing(self) -> Collection[TopicPartition]:
+        """Partitions that held records, and whose logs are not there."""
+
+    def note_broker_epoch(self, broker_epoch: int) -> None:
+        """The broker is about to take part under this epoch; durable on return, if it can be.
+
+        Raises StorageError for a disk that has failed.
+        """
+
     def replica_states(self) -> tuple[ReplicaState, ...]:
         """Every log as it was found at start, damaged ones too."""
 
@@ -97,7 +115,9 @@ class LogStore(Protocol):
     def open(self, registration: PartitionRegistration) -> ReplicatedLog:
         """The partition's log, created if there is none; one of another topic id is deleted first.
 
-        Raises CorruptBatchError or CorruptFileError for a damaged one, each time it is asked.
+        Raises CorruptBatchError or CorruptFileError for a damaged one, each time it is asked, and
+        MissingLogError for a missing one while nobody leads: an empty one in its place would be
+        taken for it.
         """
 
     def settle_ahead(self, appends: Sequence[tuple[TopicPartition, RawBatches]]) -> None:

@@ -203,6 +203,8 @@ class ControllerEndpoint(MemberEndpoint):
             journal,
             settings.draw_below,
             settings.quorum,
+            has_forgotten=opened.has_forgotten,
+            directory_id=opened.directory_id,
         )
 
     @property

@@ -11,6 +11,7 @@ why, it takes nothing more, and must be dropped.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import logging
 from typing import TYPE_CHECKING, Any, Protocol
@@ -115,13 +116,26 @@ class QuorumNode:
         listener: QuorumListener,
         draw_below: Callable[[int], int],
         options: QuorumOptions | None = None,
+        *,
+        has_forgotten: bool = False,
+        directory_id: bytes | None = None,
     ) -> None:
-        """draw_below(bound) gives a number of [0, bound): the caller's chance."""
+        """draw_below(bound) gives a number of [0, bound): the caller's chance. has_forgotten,
+        directory_id: as `Quorum` has them.
+        """
         self.member_id = member_id
         self.log = ports.log
         self._voters = tuple(voters)
         self.failed: ReplogError | None = None
-        self.quorum = Quorum(member_id, tuple(voters), ports.log, draw_below, options)
+        self.quorum = Quorum(
+            member_id,
+            tuple(voters),
+            ports.log,
+            draw_below,
+            options,
+            has_forgotten=has_forgotten,
+            directory_id=directory_id,
+        )
         self._network = ports.network
         self._flush = ports.flush
         self._wall_ms = ports.wall_ms
@@ -291,7 +305,7 @@ class QuorumNode:
     def _truncate(self, effect: fx.TruncateLog) -> None:
         try:
             self.log.truncate_to(effect.offset)
-        except NoSpaceError as error:
+        except _NO_ROOM as error:
             # Nothing was cut, or the log has failed, which the next attempt will hear.
             self._completions.append(AppendFailed(error=error))
         else:
@@ -332,15 +346,19 @@ class QuorumNode:
         response = effect.response
         if isinstance(response, QuorumFetchResponse) and isinstance(response.records, LogRead):
             wanted = response.records
-            records = self.log.read(
-                wanted.start_offset, wanted.max_bytes, end_offset=wanted.end_offset
-            )
+            records: Any = b""  # who cannot open a file now is asked again
+            with contextlib.suppress(OutOfDescriptorsError):
+                records = self.log.read(
+                    wanted.start_offset, wanted.max_bytes, end_offset=wanted.end_offset
+                )
             response = response._replace(records=records)
         elif isinstance(response, FetchSnapshotResponse) and isinstance(
             response.chunk, SnapshotRead
         ):
             asked = response.chunk
-            chunk = self.log.snapshots.read(asked.snapshot_id, asked.position, asked.max_bytes)
+            chunk: Any = b""
+            with contextlib.suppress(OutOfDescriptorsError):
+                chunk = self.log.snapshots.read(asked.snapshot_id, asked.position, asked.max_bytes)
             response = dataclasses.replace(response, chunk=chunk)
         self._network.respond_to_member(effect.request_id, response)
 

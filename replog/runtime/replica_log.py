@@ -117,7 +117,7 @@ class ReplicaLog:
         log = self.log
         changed = log.assign_epoch_later(leader_epoch, start_offset)
         self._bind_appends()
-        if self._settle_soon is not None and not log.is_new and log.unsettled:
+        if self._settle_soon is not None and not log.keeper.is_new and log.keeper.is_behind(log):
             self._settle_soon(log)
         return changed
 
@@ -125,7 +125,9 @@ class ReplicaLog:
         """Whether something must be synced before a leader's batches can be appended."""
         if memoryview(batches)[LEADER_EPOCH_AT:LEADER_EPOCH_END] == self._settled_epoch:
             return False
-        return self.log.unsettled or _leader_epoch_of(batches) > self.log.latest_epoch
+        return (
+            self.log.keeper.is_behind(self.log) or _leader_epoch_of(batches) > self.log.latest_epoch
+        )
 
     def expect(self, batches: RawBatches) -> None:
         """Note the epoch that the batches begin, so that `settle` has it on disk before they come.
@@ -142,7 +144,7 @@ class ReplicaLog:
 
     def _bind_appends(self) -> None:
         """What each produce calls goes straight to the log, once what was put off is synced."""
-        if self.log.unsettled:
+        if self.log.keeper.is_behind(self.log):
             self._settled_epoch = b""
             self.append_as_leader = self._settle_and_append_as_leader
             self.append_as_follower = self._settle_and_append_as_follower
@@ -154,12 +156,12 @@ class ReplicaLog:
     def _settle_and_append_as_leader(
         self, batches: RawBatches, leader_epoch: int, **options: Any
     ) -> AppendResult:
-        self.log.settle()
+        self.log.keeper.settle(self.log)
         self._bind_appends()
         return self.log.append_as_leader(batches, leader_epoch, **options)
 
     def _settle_and_append_as_follower(self, batches: RawBatches, **options: Any) -> AppendResult:
-        self.log.settle()
+        self.log.keeper.settle(self.log)
         self._bind_appends()
         return self.log.append_as_follower(batches, **options)
 

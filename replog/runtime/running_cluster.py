@@ -203,10 +203,11 @@ class RunningCluster:
             self._untils.discard(future)
             self.pump.after_turn = tuple(call for call in self.pump.after_turn if call is not look)
 
-    def close(self, *, keep_files: bool) -> None:
+    async def close(self, *, keep_files: bool) -> None:
         """Close the clients first: they must not send to brokers that go.
 
-        What is still asked or waited for raises a ReplicationError.
+        What is still asked or waited for raises a ReplicationError. On return, also of one that was
+        called off, nobody is at any file.
         """
         self._closed = True
         for producer in list(self.producers):
@@ -220,6 +221,7 @@ class RunningCluster:
             self.members.close_all(keep_files=keep_files)
         finally:
             self.pump.close()
+            await self.members.files.drained()
 
     def _metadata_changed(self) -> None:
         self.members.watch.look()

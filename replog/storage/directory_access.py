@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
@@ -45,13 +46,42 @@ def make_directory(directory: str) -> bool:
     """
     if os.path.isdir(directory):
         return False
-    parent = os.path.dirname(directory)
+    missing = [directory]
+    while not os.path.isdir(parent := os.path.dirname(missing[-1])) and parent != missing[-1]:
+        missing.append(parent)
+    made = []
     try:
-        os.makedirs(parent, exist_ok=True)
-        make_dir(directory)
-        fsync_dir(parent)
-    except OSError as error:
-        raise refused(directory, error) from error
+        # Each name is synced before another one stands below it.
+        for path in reversed(missing):
+            if _make_if_missing(path):
+                made.append(path)
+            fsync_dir(os.path.dirname(path))
+    except (OSError, ReplogError) as error:
+        # Whoever tries again must find it to do, not half done.
+        for path in reversed(made):
+            with contextlib.suppress(OSError, ReplogError):
+                remove_dir(path)
+        cause = error if isinstance(error, OSError) else _of_the_path(error)
+        if cause is not None:
+            raise refused(directory, cause) from error
+        raise
+    return True
+
+
+def _of_the_path(error: ReplogError) -> OSError | None:
+    """The system's error that another path would settle; None for another one."""
+    number = error.facts.get("errno")
+    return OSError(number, os.strerror(number)) if number in _OF_THE_PATH else None
+
+
+def _make_if_missing(path: str) -> bool:
+    """Make a directory; False if another process has done so meanwhile."""
+    try:
+        make_dir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return False
     return True
 
 

@@ -16,7 +16,7 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from replog.errors import CorruptFileError
+from replog.errors import CorruptFileError, NoSpaceError
 from replog.storage.checkpoint_files import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 
 
 class OffsetCheckpoint:
-    """One checkpoint file; `offsets` is its content on disk."""
+    """One checkpoint file; `offsets` is its content on disk, if that is not `uncertain`."""
 
     def __init__(self, path: str, lock: threading.RLock) -> None:
         self.path = path
         self.problem: str | None = None
+        self.uncertain = False
+        """A write has failed half-way: the disk has the old content or another."""
         self._lock = lock
         self._missing = False
         try:
@@ -51,9 +53,15 @@ class OffsetCheckpoint:
     def replace(self, offsets: dict[TopicPartition, int]) -> None:
         """Make `offsets` the content; durable on return. Nothing is written if it is already."""
         with self._lock:
-            if self._missing or offsets != self.offsets:
-                write_offset_checkpoint(self.path, offsets)
-                self._missing = False
+            if self._missing or self.uncertain or offsets != self.offsets:
+                try:
+                    write_offset_checkpoint(self.path, offsets)
+                except NoSpaceError:
+                    raise  # the old content is there
+                except BaseException:
+                    self.uncertain = True
+                    raise
+                self._missing = self.uncertain = False
                 self.offsets = offsets
 
     def update(self, read: Callable[[], Mapping[TopicPartition, int]]) -> None:
@@ -70,7 +78,7 @@ class OffsetCheckpoint:
         """Remove entries, if they are there."""
         with self._lock:
             gone = set(topic_partitions)
-            if gone & self.offsets.keys():
+            if self.uncertain or gone & self.offsets.keys():
                 self.replace({key: at for key, at in self.offsets.items() if key not in gone})
 
 
@@ -108,6 +116,15 @@ class DirectoryCheckpoints:
         """What was damaged when they were read, a sentence each."""
         return [file.problem for file in self.files if file.problem is not None]
 
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """Those of which anything is known."""
+        return set().union(*(file.offsets.keys() for file in self.files))
+
+    def had_records(self, topic_partition: TopicPartition) -> bool:
+        """Whether what is known of a partition says that it held records."""
+        return any(file.offsets.get(topic_partition, 0) > 0 for file in self.files)
+
     def drop(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions: one of the same name that comes later must not find their offsets."""
         gone = list(topic_partitions)
@@ -130,9 +147,9 @@ class PartitionCheckpoints:
     def lower_recovery_point(self, offset: int) -> None:
         """See that no recovery point above `offset` is on disk; durable on return."""
         with self._checkpoints.lock:
-            found = self._checkpoints.recovery_points.offsets.get(self._topic_partition, 0)
-            if found > offset:
-                self._checkpoints.recovery_points.set(self._topic_partition, offset)
+            held = self._checkpoints.recovery_points
+            if held.uncertain or held.offsets.get(self._topic_partition, 0) > offset:
+                held.set(self._topic_partition, offset)
 
     def write_log_start_offset(self, offset: int) -> None:
         self._checkpoints.log_start_offsets.set(self._topic_partition, offset)

@@ -50,11 +50,19 @@ def deleted_name(topic_partition: TopicPartition) -> str:
     return _moved_name(topic_partition, DirectoryKind.DELETED)
 
 
+def is_deleted_name(name: str, topic_partition: TopicPartition) -> bool:
+    """Whether `name` is what `deleted_name` may have given."""
+    moved = _MOVED.match(name)
+    if moved is None or moved["kind"] != DirectoryKind.DELETED.value:
+        return False
+    return name == _moved_name(topic_partition, DirectoryKind.DELETED, moved["id"])
+
+
 def stray_name(topic_partition: TopicPartition) -> str:
     """A new name for a partition's directory that is to be kept, but not to be opened again."""
     return _moved_name(topic_partition, DirectoryKind.STRAY)
 
 
-def _moved_name(topic_partition: TopicPartition, kind: DirectoryKind) -> str:
-    suffix = f"-{topic_partition.partition}.{uuid.uuid4().hex}-{kind.value}"
+def _moved_name(topic_partition: TopicPartition, kind: DirectoryKind, unique: str = "") -> str:
+    suffix = f"-{topic_partition.partition}.{unique or uuid.uuid4().hex}-{kind.value}"
     return topic_partition.topic[: NAME_LENGTH_MAX - len(suffix)] + suffix

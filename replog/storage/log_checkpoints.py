@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING, Protocol
 
 from replog._native.mapped_file import FileLock
+from replog.errors import NoSpaceError
 from replog.storage.checkpoint_files import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
@@ -25,6 +26,7 @@ from replog.storage.clean_shutdown import (
     remove_clean_shutdown,
     write_clean_shutdown,
 )
+from replog.storage.open_mark import LastStop, OpenMarkKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,10 +41,11 @@ class CheckpointedOffsets:
     """Offsets as they were checkpointed.
 
     log_start_offset: None where the first segment's name tells it. high_watermark: None where
-    nobody else holds a copy.
+    nobody else holds a copy. compacted: compaction has been there, offsets may be missing.
     """
 
-    clean: bool = False
+    last_stop: LastStop = LastStop.FOREIGN
+    compacted: bool = False
     recovery_point: int = 0
     log_start_offset: int | None = None
     high_watermark: int | None = None
@@ -78,10 +81,15 @@ class BareCheckpoints:
         self._lock = FileLock(os.path.join(directory, LOCK_FILE))
         self._changes = threading.Lock()
         self._recovery_point = 0
+        """The highest that may be on disk."""
+        self._mark: OpenMarkKeeper
 
     def take(self, *, fresh: bool) -> CheckpointedOffsets:
         """Read what the last stop left, and mark the directory as in use (not clean)."""
         clean = fresh or read_clean_shutdown(self._directory) is not None
+        self._mark = OpenMarkKeeper(self._directory, clean=clean)
+        last_stop = self._mark.last_stop(os.path.basename(self._directory))
+        self._mark.opening()
         # Gone before the log loads: a crash while loading is an unclean stop, too.
         remove_clean_shutdown(self._directory)
         recovery_point = self._read(RECOVERY_POINT_CHECKPOINT)
@@ -90,11 +98,16 @@ class BareCheckpoints:
             log_start_offset = 0  # a log that was closed here has no file for 0 alone
         self._recovery_point = recovery_point or 0
         return CheckpointedOffsets(
-            clean=clean,
+            last_stop=last_stop,
             recovery_point=self._recovery_point,
             log_start_offset=log_start_offset,
             high_watermark=self._read(HIGH_WATERMARK_CHECKPOINT),
+            compacted=self._read(CLEANER_OFFSET_CHECKPOINT) is not None,
         )
+
+    def opened(self) -> None:
+        """The log is whole: what a crash leaves of it from here on is our own doing."""
+        self._mark.opened()
 
     def write_recovery_point(self, read: Callable[[], int]) -> None:
         with self._changes:
@@ -106,7 +119,14 @@ class BareCheckpoints:
                 self._write_recovery_point(offset)
 
     def _write_recovery_point(self, offset: int) -> None:
-        self._write(RECOVERY_POINT_CHECKPOINT, offset)
+        try:
+            self._write(RECOVERY_POINT_CHECKPOINT, offset)
+        except NoSpaceError:
+            raise  # the old one is there
+        except BaseException:
+            # Either may be: who lowers it later must not think that there is nothing to lower.
+            self._recovery_point = max(self._recovery_point, offset)
+            raise
         self._recovery_point = offset
 
     def write_log_start_offset(self, offset: int) -> None:
@@ -122,11 +142,13 @@ class BareCheckpoints:
 
     def closed(self, recovery_point: int, log_start_offset: int, watermark: int | None) -> None:
         self._write(RECOVERY_POINT_CHECKPOINT, recovery_point)
-        if log_start_offset:
+        # One that was refused may be there all the same.
+        if log_start_offset or self._read(LOG_START_OFFSET_CHECKPOINT):
             self._write(LOG_START_OFFSET_CHECKPOINT, log_start_offset)
         if watermark is not None:
             self._write(HIGH_WATERMARK_CHECKPOINT, watermark)
         write_clean_shutdown(self._directory)
+        self._mark.closed()
 
     def release(self) -> None:
         self._lock.release()

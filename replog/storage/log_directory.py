@@ -3,6 +3,7 @@
     .lock                              held while open (flock)
     meta.properties                    cluster, node and directory id
     .kafka_cleanshutdown               there only between a clean close and the next open
+    .replog_open                       there from an open to the next clean close
     *-offset-checkpoint                recovery points, log starts, high watermarks
     TOPIC-N/                           a partition
     TOPIC-N.<hex>-delete/              deleted, files still to be unlinked
@@ -31,21 +32,17 @@ from replog.storage.clean_shutdown import (
 )
 from replog.storage.directory_checkpoints import DirectoryCheckpoints, PartitionCheckpoints
 from replog.storage.directory_names import METADATA_TOPIC
-from replog.storage.kafka_uuid import format_uuid, random_uuid
+from replog.storage.kafka_uuid import random_uuid
 from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
-from replog.storage.meta_properties import (
-    META_PROPERTIES_FILE,
-    MetaProperties,
-    read_meta_properties,
-    write_meta_properties,
-)
+from replog.storage.meta_properties import settle_ids
+from replog.storage.open_mark import LastStop, OpenMarkKeeper
 from replog.storage.partition_log import PartitionLog, wall_clock_ms
 from replog.storage.partition_metadata import (
     PARTITION_METADATA_FILE,
-    lacks_id_and_records,
     write_topic_id,
 )
-from replog.storage.retired_partitions import RetiredPartitions
+from replog.storage.retired_partitions import RetiredPartitions, not_there
+from replog.storage.unfinished_creations import UnfinishedCreations
 from replog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,7 +50,6 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, Iterator, Mapping
 
-FIRST_NODE_ID = 1
 UNKNOWN_BROKER_EPOCH = -1
 
 
@@ -61,7 +57,8 @@ class LogDirectory:
     """The partitions of one log directory. Use `open`, as a context manager.
 
     Any thread may call any method. `refused` holds, per partition that could not be opened, the
-    error that says why; `problems` what else was found wrong and done without.
+    error that says why; `problems` what else was found wrong and done without; `missing` names
+    partitions that held records, and have no directory.
     """
 
     def __init__(
@@ -89,6 +86,7 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._members: dict[TopicPartition, PartitionCheckpoints] = {}
         self._retired = RetiredPartitions(path)
+        self._unfinished = UnfinishedCreations(path, replicated=replicated)
 
     @classmethod
     def open(
@@ -143,50 +141,25 @@ class LogDirectory:
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
         found = self._retired.scan(self._now_ms() + self._config.file_delete_delay_ms)
-        self.meta_properties = self._settle_ids(cluster_id, node_id)
+        self.meta_properties = settle_ids(self.path, cluster_id, node_id)
         self.last_shutdown = read_clean_shutdown(self.path)
         self._checkpoints = DirectoryCheckpoints(self.path)
         self.problems += self._checkpoints.problems
+        self._mark = OpenMarkKeeper(self.path, clean=self.last_shutdown is not None)
+        self._mark.opening(str(key) for key in found if not self._is_known(key))
         # From here on a crash leaves an unclean directory, until close() says otherwise.
         remove_clean_shutdown(self.path)
-        found = [key for key in found if not self._remove_torn_creation(key)]
+        if self.last_shutdown is None:
+            fsync_dir(self.path)  # a process that died may have synced no name of its last ones
+        points = self._checkpoints.recovery_points.offsets
+        found = [k for k in found if not self._unfinished.remove_torn(k, points.get(k, 0))]
         self._open_partitions(found, recovery_threads, on_progress)
         self._drop_missing(set(found))
+        self._mark.opened(str(key) for key in self.refused)
 
-    def _settle_ids(self, cluster_id: str | None, node_id: int | None) -> MetaProperties:
-        path = os.path.join(self.path, META_PROPERTIES_FILE)
-        found = read_meta_properties(path)
-        if found is None:
-            found = MetaProperties(
-                cluster_id=format_uuid(random_uuid()) if cluster_id is None else cluster_id,
-                node_id=FIRST_NODE_ID if node_id is None else node_id,
-                directory_id=random_uuid(),
-            )
-            write_meta_properties(path, found)
-        for name, asked, held in (
-            ("cluster", cluster_id, found.cluster_id),
-            ("node", node_id, found.node_id),
-        ):
-            if asked is not None and held is not None and asked != held:
-                raise UsageError(
-                    f"expected a log directory of {name} {asked!r}, found {path} to be of "
-                    f"{held!r}; give the right directory, or an empty one",
-                    path=path,
-                )
-        return found
-
-    def _remove_torn_creation(self, topic_partition: TopicPartition) -> bool:
-        """Remove what a crash inside create_partition left; never a partition that held records."""
-        directory = self._directory(topic_partition)
-        names = os.listdir(directory)
-        if self._checkpoints.recovery_points.offsets.get(topic_partition, 0) > 0:
-            return False
-        torn = self._replicated and lacks_id_and_records(directory, names)
-        if not torn and any(not name.endswith(".tmp") for name in names):
-            return False
-        directory_access.remove_directory(directory)
-        fsync_dir(self.path)
-        return True
+    def _is_known(self, topic_partition: TopicPartition) -> bool:
+        """Whether it was there at the last clean stop, which has entered a recovery point."""
+        return topic_partition in self._checkpoints.recovery_points.offsets
 
     def _open_partitions(
         self,
@@ -211,7 +184,10 @@ class LogDirectory:
 
     def _open_partition(self, topic_partition: TopicPartition) -> PartitionLog:
         offsets = CheckpointedOffsets(
-            clean=self.last_shutdown is not None,
+            last_stop=self._mark.last_stop(
+                str(topic_partition), known=self._is_known(topic_partition)
+            ),
+            compacted=topic_partition in self._checkpoints.cleaner_offsets.offsets,
             recovery_point=self._checkpoints.recovery_points.offsets.get(topic_partition, 0),
             log_start_offset=self._checkpoints.log_start_offsets.offsets.get(topic_partition),
             high_watermark=self._checkpoints.high_watermarks.offsets.get(
@@ -252,16 +228,14 @@ class LogDirectory:
             self.refused[topic_partition] = error
 
     def _drop_missing(self, found: set[TopicPartition]) -> None:
-        """Forget the offsets of partitions that are no longer there."""
-        held = set().union(*(file.offsets.keys() for file in self._checkpoints.files))
-        missing = sorted(key for key in held - found if key.topic != METADATA_TOPIC)
-        for topic_partition in missing:
-            if self._checkpoints.recovery_points.offsets.get(topic_partition, 0) > 0:
-                self.problems.append(
-                    f"expected the directory {self._directory(topic_partition)} of a checkpointed "
-                    f"partition, found none; if nobody deleted it, copy it from a replica"
-                )
-        self._checkpoints.drop(missing)
+        """Forget the offsets of partitions that are gone. Those of a replica that held records go
+        when another is made in its place: until then they say that it is missing.
+        """
+        gone = {key for key in self._checkpoints.partitions - found if key.topic != METADATA_TOPIC}
+        had = filter(self._checkpoints.had_records, gone)
+        self.missing = frozenset(key for key in had if not self._retired.is_deleted(key))
+        self.problems += map(not_there, map(self._directory, sorted(self.missing)))
+        self._checkpoints.drop(gone - self.missing if self._replicated else gone)
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -332,7 +306,9 @@ class LogDirectory:
         with self._changes:
             self._check_open()
             directory = self._directory(topic_partition)
+            self._unfinished.begin(topic_partition)
             if topic_partition in self._logs or os.path.exists(directory):
+                self._unfinished.end(topic_partition)
                 raise UsageError(
                     f"expected a new partition, found {directory} to be there already",
                     topic_partition=str(topic_partition),
@@ -347,11 +323,13 @@ class LogDirectory:
             watermark = 0 if self._replicated else None
             if config is not None:
                 self._configs[topic] = config
-            return self._make_log(
+            log = self._make_log(
                 topic_partition,
-                CheckpointedOffsets(clean=True, high_watermark=watermark),
+                CheckpointedOffsets(last_stop=LastStop.CLEAN, high_watermark=watermark),
                 new_topic_id=None if durable else new_topic_id,
             )
+            self._unfinished.end(topic_partition)
+            return log
 
     def delete_partition(self, topic_partition: TopicPartition) -> None:
         """Close and delete a partition; durable on return. Views of its records stay readable.
@@ -365,8 +343,11 @@ class LogDirectory:
             if topic_partition not in self.refused:
                 self[topic_partition].close(flush=False)
             delay_ms = self._config.file_delete_delay_ms
-            self._retired.delete(topic_partition, self._now_ms() + delay_ms)
-            self._forget(topic_partition)
+            try:
+                self._retired.delete(topic_partition, self._now_ms() + delay_ms)
+            finally:
+                if not os.path.exists(self._directory(topic_partition)):
+                    self._forget(topic_partition)
 
     def set_aside(self, topic_partition: TopicPartition) -> str:
         """Take a partition out of use, damaged or not, and keep its files; durable on return.
@@ -387,6 +368,7 @@ class LogDirectory:
         self._members.pop(topic_partition, None)
         self.refused.pop(topic_partition, None)
         self._checkpoints.drop([topic_partition])
+        self._mark.forget(str(topic_partition))
 
     @property
     def strays(self) -> list[str]:
@@ -410,8 +392,10 @@ class LogDirectory:
         """Persist the log starts that the first segment's name does not tell."""
         with self._checkpoints.lock:
             held = self._checkpoints.log_start_offsets.offsets
-            starts = {key: at for key, at in held.items() if key in self.refused}
-            for key, log in self._open_logs():
+            # What a log says that has failed is perhaps not what is on its disk.
+            logs = {key: log for key, log in self._open_logs() if not log.failed}
+            starts = {key: at for key, at in held.items() if key not in logs}
+            for key, log in logs.items():
                 if log.log_start_offset > log.segments[0].base_offset:
                     starts[key] = log.log_start_offset
             self._checkpoints.log_start_offsets.replace(starts)
@@ -443,7 +427,7 @@ class LogDirectory:
                 if not errors:
                     self._mark_clean(epoch)
             finally:
-                self._lock.release()
+                self.abandon()  # no log may write once the lock is gone
         if errors:
             raise errors[0]
 
@@ -464,7 +448,8 @@ class LogDirectory:
             if member.last_offsets is not None
         }
         held = self._checkpoints.log_start_offsets.offsets
-        starts = {key: at for key, at in held.items() if key in self.refused}
+        # Those of logs that were refused or have failed stay: what was deleted stays deleted.
+        starts = {key: at for key, at in held.items() if key not in last}
         for key, (_, log_start_offset, _) in last.items():
             if log_start_offset > self._logs[key].segments[0].base_offset:
                 starts[key] = log_start_offset
@@ -476,6 +461,7 @@ class LogDirectory:
         # Last of all, and only if nothing is left that would have to be recovered.
         if len(last) == len(self._logs) and not self.refused:
             write_clean_shutdown(self.path, broker_epoch)
+            self._mark.closed()
 
     def abandon(self) -> None:
         """Let go of everything as a crash would: nothing is synced, written or marked clean."""

@@ -13,13 +13,14 @@ import re
 from typing import TYPE_CHECKING
 
 from replog._native.mapped_file import read_file, replace_file
-from replog.errors import CorruptFileError
-from replog.storage.kafka_uuid import format_uuid, parse_uuid
+from replog.errors import CorruptFileError, UsageError
+from replog.storage.kafka_uuid import format_uuid, parse_uuid, random_uuid
 
 if TYPE_CHECKING:
     import uuid
 
 META_PROPERTIES_FILE = "meta.properties"
+FIRST_NODE_ID = 1
 
 _NODE_ID_KEYS = {0: "broker.id", 1: "node.id"}
 _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
@@ -53,6 +54,32 @@ def read_meta_properties(path: str | os.PathLike[str]) -> MetaProperties | None:
             f"found {content[:300]!r} ({error}); restore the file",
             path=name,
         ) from error
+
+
+def settle_ids(directory: str, cluster_id: str | None, node_id: int | None) -> MetaProperties:
+    """The ids of a log directory, which must be those asked for; a new one gets them, or fresh
+    ones. Raises UsageError for others, CorruptFileError.
+    """
+    path = os.path.join(directory, META_PROPERTIES_FILE)
+    found = read_meta_properties(path)
+    if found is None:
+        found = MetaProperties(
+            cluster_id=format_uuid(random_uuid()) if cluster_id is None else cluster_id,
+            node_id=FIRST_NODE_ID if node_id is None else node_id,
+            directory_id=random_uuid(),
+        )
+        write_meta_properties(path, found)
+    for name, asked, held in (
+        ("cluster", cluster_id, found.cluster_id),
+        ("node", node_id, found.node_id),
+    ):
+        if asked is not None and held is not None and asked != held:
+            raise UsageError(
+                f"expected a log directory of {name} {asked!r}, found {path} to be of "
+                f"{held!r}; give the right directory, or an empty one",
+                path=path,
+            )
+    return found
 
 
 def _parse(properties: dict[str, str]) -> MetaProperties:

@@ -81,7 +81,8 @@ class MetadataLog(PartitionLog):
                 METADATA_CONFIG,
                 checkpoints,
                 CheckpointedOffsets(
-                    clean=found.clean,
+                    last_stop=found.last_stop,
+                    compacted=found.compacted,
                     recovery_point=found.recovery_point,
                     log_start_offset=found.log_start_offset,
                     # Others hold copies: nothing is committed that is not known to be.
@@ -89,6 +90,7 @@ class MetadataLog(PartitionLog):
                 ),
                 now_ms=now_ms,
             )
+            checkpoints.opened()
             opened._bare = checkpoints
             opened.snapshots = MetadataSnapshots(directory)
             opened._settle_start()
@@ -161,7 +163,7 @@ class MetadataLog(PartitionLog):
 
     def _restart_behind(self, snapshot_id: SnapshotId) -> None:
         self.truncate_fully_and_start_at(snapshot_id.end_offset)
-        self.write_log_start(snapshot_id.end_offset)
+        self.keeper.write_log_start(snapshot_id.end_offset)
         self.set_high_watermark(snapshot_id.end_offset)
         self.unlink_retired()
         self.snapshots.remove_older(snapshot_id)

@@ -32,10 +32,11 @@ from replog.storage.directory_access import (
     names_in,
 )
 from replog.storage.log_checkpoints import BareCheckpoints, CheckpointedOffsets, LogCheckpoints
+from replog.storage.log_keeper import LogKeeper
 from replog.storage.meta_properties import META_PROPERTIES_FILE
+from replog.storage.open_mark import LastStop
 from replog.storage.settled_files import SettledFiles
 from replog.types import (
-    NO_TIMESTAMP,
     Codec,
     EpochEndOffset,
     Isolation,
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 
 ARROW_SLICE_BYTES = 64 * 1024 * 1024
 RECORDS_SLICE_BYTES = 1024 * 1024
-RECOVERY_POINT_CHECKPOINT_MS = 60_000
 OFFSET_MIN = -(2**63)
 
 
@@ -75,6 +75,7 @@ class PartitionLog(Log):
     """
 
     recovery_report: RecoveryReport
+    keeper: LogKeeper
 
     def __init__(
         self,
@@ -91,17 +92,14 @@ class PartitionLog(Log):
         directory that is new and empty.
         """
         directory = os.fspath(path)
-        super().__init__(directory, config, clock=now_ms, jitter=_draw_below)
+        settled_files = SettledFiles(directory, new_topic_id)
+        keeper = LogKeeper(checkpoints, settled_files, now_ms)
+        super().__init__(directory, config, keeper, clock=now_ms, jitter=_draw_below)
         self.topic_partition = TopicPartition.parse(os.path.basename(directory))
         self._checkpoints = checkpoints
         self._now_ms = now_ms
-        self._persisted_at_ms = now_ms()
-        self._puts_off = False
-        """An epoch that is assigned now is written later, by `settle`."""
         self._batch_bytes_max = min(config.max_message_bytes, config.segment_bytes)
-        self.settled_files = SettledFiles(directory, new_topic_id)
-        """Topic id and epochs on disk; see `settle`."""
-        self.topic_id = self.settled_files.topic_id
+        self.topic_id = settled_files.topic_id
         if config.compacted:
             checkpoints.note_compacted()
         if new_topic_id is not None:
@@ -111,14 +109,20 @@ class PartitionLog(Log):
             return
         self.recovery_report = load(
             self,
-            clean=offsets.clean,
+            clean=offsets.last_stop is LastStop.CLEAN,
+            keeps_whole=(offsets.last_stop.keeps_whole and config.unclean_recovery == "refuse"),
+            holes=config.compacted or offsets.compacted,
+            adopts=offsets.last_stop is LastStop.FOREIGN,
             recovery_point=offsets.recovery_point,
             log_start_offset=offsets.log_start_offset,
-            epoch_entries=self.settled_files.epochs_on_disk,
+            epoch_entries=settled_files.epochs_on_disk,
             high_watermark=offsets.high_watermark,
             now_ms=now_ms(),
             on_progress=on_progress,
         )
+        if self.recovery_report.holes:
+            # For whoever opens or reads it later: there is nothing missing here.
+            checkpoints.note_compacted()
 
     @classmethod
     def open(
@@ -131,7 +135,8 @@ class PartitionLog(Log):
     ) -> Self:
         """Open the partition directory TOPIC-N at `path` for writing; it is created if missing.
 
-        After an unclean stop the tail is checked and a torn one is cut (`recovery_report` tells);
+        After an unclean stop the tail is checked and a torn one is cut (`recovery_report` tells),
+        but no batch that is whole, unless power was lost or config.unclean_recovery says so;
         on_progress(done_bytes, total_bytes) follows that. Raises UsageError for another name or a
         partition of a log directory, LogDirectoryLockedError, CorruptBatchError for damage in what
         was synced, CorruptFileError; UsageError for what is no path, no directory or no LogConfig.
@@ -152,7 +157,7 @@ class PartitionLog(Log):
         checkpoints = BareCheckpoints(directory, topic_partition)
         try:
             offsets = checkpoints.take(fresh=fresh)
-            return cls(
+            opened = cls(
                 directory,
                 config,
                 checkpoints,
@@ -160,6 +165,8 @@ class PartitionLog(Log):
                 now_ms=now_ms,
                 on_progress=on_progress,
             )
+            checkpoints.opened()
+            return opened
         except BaseException:
             checkpoints.release()
             raise
@@ -188,72 +195,23 @@ class PartitionLog(Log):
             try:
                 super().close(flush=flush)
             finally:
-                self.settled_files.close()
+                self.keeper.settled_files.close()
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
                 self._checkpoints.closed(self.synced_end_offset, self.log_start_offset, watermark)
         finally:
             self._checkpoints.release()
 
-    @property
-    def is_new(self) -> bool:
-        """Whether nothing of the partition is synced yet: a crash takes it. See `settle`."""
-        return self.settled_files.is_new
-
-    @property
-    def unsettled(self) -> bool:
-        """Whether `settle` is due before the next append."""
-        return self.settled_files.outdated(self)
-
-    def settle(self) -> None:
-        """Sync what was put off: the names of a new partition, and an epoch without records.
-
-        Before the first append that follows: a batch must not survive a crash that takes the topic
-        id of its partition, or the epoch that it was written in. In any thread, beside any other
-        call; nothing happens to a closed log. Raises NoSpaceError, StorageError.
-        """
-        self.settled_files.settle(self)
-
     def assign_epoch_later(self, leader_epoch: int, start_offset: int) -> bool:
-        """As assign_epoch, but durable only once `settle` has returned.
+        """As assign_epoch, but durable only once the keeper's `settle` has returned.
 
         An epoch without records is forgotten at the next open, so nothing is lost with it.
         """
-        self._puts_off = True
+        self.keeper.puts_off = True
         try:
             return self.assign_epoch(leader_epoch, start_offset)
         finally:
-            self._puts_off = False
-
-    def write_epochs(self) -> None:
-        # Even if they are on disk: who calls counts on the sync of the directory as well.
-        if not (self._puts_off or self.settled_files.is_new):
-            self.settled_files.write(self)
-
-    def lower_recovery_point(self, offset: int) -> None:
-        self._checkpoints.lower_recovery_point(offset)
-
-    def write_recovery_point(self, offset: int) -> None:
-        # Read again under the checkpoints' lock: a truncation may have lowered it meanwhile.
-        self._checkpoints.write_recovery_point(lambda: min(offset, self.recovery_point))
-
-    def note_recovery_point(self, offset: int) -> None:
-        # As often as Kafka does: a recovery point that is too low only costs time at recovery.
-        now_ms = self._now_ms()
-        if now_ms - self._persisted_at_ms >= RECOVERY_POINT_CHECKPOINT_MS:
-            self._persisted_at_ms = now_ms
-            self.write_recovery_point(offset)
-
-    def checkpoint(self) -> None:
-        """Flush, and persist the recovery point now; durable on return.
-
-        Raises LogClosedError, NoSpaceError, LogFailedError.
-        """
-        self.flush()
-        self.write_recovery_point(self.synced_end_offset)
-
-    def write_log_start(self, offset: int) -> None:
-        self._checkpoints.write_log_start_offset(offset)
+            self.keeper.puts_off = False
 
     @property
     def high_watermark(self) -> int:
@@ -308,24 +266,16 @@ class PartitionLog(Log):
         return self._append_in_parts(batches, epoch)
 
     def _append_in_parts(self, batches: Any, leader_epoch: int) -> AppendResult:
-        """Append what no segment holds at once; what went in is cut again if the rest fails."""
+        """Append what no segment holds at once, a batch at a time."""
         view = memoryview(batches).cast("B")
-        start_offset = self.log_end_offset
         headers = record_batch.scan(view, check_crc=False).headers
-        log_append_time_ms = NO_TIMESTAMP
-        try:
-            for header in headers:
-                at = int(header["position"])
-                end = at + int(header["size_bytes"])
-                # Each goes in by itself and so starts at offset 0, which lies outside the CRC.
-                part = self.append_as_leader(bytes(8) + view[at + 8 : end], leader_epoch)
-                if part.base_offset == start_offset:
-                    log_append_time_ms = part.log_append_time_ms
-        except BaseException:
-            if not self.failed:
-                self.truncate_to(start_offset)
-            raise
-        return AppendResult(start_offset, self.log_end_offset - 1, log_append_time_ms)
+        ends = headers["position"] + headers["size_bytes"]
+        # Each goes in by itself and so starts at offset 0, which lies outside the CRC.
+        parts = (
+            bytes(8) + view[at + 8 : end]
+            for at, end in zip(headers["position"].tolist(), ends.tolist(), strict=True)
+        )
+        return self.append_parts_as_leader(parts, leader_epoch)
 
     def to_arrow(
         self,

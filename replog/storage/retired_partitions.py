@@ -17,6 +17,7 @@ from replog.storage.directory_names import (
     METADATA_TOPIC,
     DirectoryKind,
     deleted_name,
+    is_deleted_name,
     kind_of,
     stray_name,
 )
@@ -65,6 +66,12 @@ class RetiredPartitions:
                     found.append(topic_partition)
         return found
 
+    def is_deleted(self, topic_partition: TopicPartition) -> bool:
+        """Whether the files of a partition called so are still to be unlinked."""
+        with self._lock:
+            names = [os.path.basename(path) for _, path in self._deleted]
+        return any(is_deleted_name(name, topic_partition) for name in names)
+
     def delete(self, topic_partition: TopicPartition, unlink_at_ms: int) -> None:
         """Rename the partition's directory, durably, and unlink its files after `unlink_at_ms`."""
         path = self._rename(topic_partition, deleted_name)
@@ -93,3 +100,11 @@ class RetiredPartitions:
         rename(os.path.join(self._path, str(topic_partition)), path)
         fsync_dir(self._path)
         return path
+
+
+def not_there(path: str) -> str:
+    """Of a partition's directory that its checkpoints speak of."""
+    return (
+        f"expected the directory {path} of a checkpointed partition, found none; if nobody deleted "
+        f"it, copy it from a replica"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import uuid
 
 import pytest
 
@@ -17,12 +18,14 @@ from replog.errors import (
     RecordBatchTooLargeError,
     ReplicationError,
     RequestTimedOutError,
+    UnknownTopicIdError,
 )
 from replog.messages import Acks, Durability, ErrorCode, ProducedPartition, ProduceResponse
 from replog.registrations import PartitionRegistration
 from replog.types import TopicPartition
 
 PARTITION = TopicPartition("orders", 0)
+TOPIC_ID, NEW_TOPIC_ID = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
 class Future:
@@ -56,6 +59,7 @@ class Connection:
     """A cluster that answers what the test says, when it says so."""
 
     def __init__(self):
+        self.topic_id = TOPIC_ID
         self.leader_id = 1
         self.leader_epoch = 3
         self.unreachable = set()
@@ -81,7 +85,7 @@ class Connection:
     def partition(self, _):
         return PartitionRegistration(
             topic_partition=PARTITION,
-            topic_id=None,
+            topic_id=self.topic_id,
             replicas=(1, 2),
             isr=(1, 2),
             leader_id=self.leader_id,
@@ -92,14 +96,14 @@ class Connection:
         return broker_id not in self.unreachable
 
     def ask(self, broker_id, request, answered):
-        self.asked.append((broker_id, request.partitions[0][1], answered))
+        self.asked.append((broker_id, request.partitions[0][2], answered))
         return len(self.asked)
 
     def give_up(self, request_id):
         self.given_up.append(request_id)
 
     def tell(self, broker_id, request):
-        self.told.append(request.partitions[0][1])
+        self.told.append(request.partitions[0][2])
 
     def new_producer_id(self):
         self.ids += 1
@@ -138,7 +142,7 @@ def connection():
 
 
 def lane_of(connection, *, idempotent=True, acks=Acks.ALL):
-    return ProduceLane(connection, PARTITION, acks, 1000, idempotent=idempotent)
+    return ProduceLane(connection, PARTITION, TOPIC_ID, acks, 1000, idempotent=idempotent)
 
 
 def send(lane, count=1, deadline_ms=1000.0):
@@ -433,3 +437,26 @@ def test_a_set_is_split_into_sets_of_one_batch_each():
     for batch, _ in parts:
         assert batch[:8] == bytes(8)
         assert len(batch) == 12 + int.from_bytes(batch[8:12], "big")
+
+
+def test_a_lane_ends_with_its_topic(connection):
+    """Goal: what is in flight, and what waits, is not sent to another topic of that name."""
+    lane = known_lane(connection)
+    futures = send(lane, IN_FLIGHT_MAX + 2)
+    connection.topic_id = NEW_TOPIC_ID
+    lane.metadata_changed()
+    assert all(type(future.error) is UnknownTopicIdError for future in futures)
+    assert connection.given_up == [number + 1 for number in range(IN_FLIGHT_MAX)]
+    assert lane.is_idle
+    assert len(connection.asked) == IN_FLIGHT_MAX
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID])
+def test_a_leader_that_has_not_heard_of_the_topic_is_asked_again(connection, code):
+    lane = known_lane(connection)
+    (future,) = send(lane)
+    connection.answer(0, code)
+    assert not future.done()
+    connection.fire()
+    connection.answer(1)
+    assert future.result

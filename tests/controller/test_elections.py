@@ -32,7 +32,8 @@ def dumb_twin(replicas, isr, holders, unclean, damaged, floor, allow_unclean, li
     }
     if any(epoch == -1 and end > 0 for epoch, end in ranks.values()):
         ranks = {who: (0, end) for who, (_, end) in ranks.items()}
-    if ranks and len(ranks) + len(damaged & holders) >= min(floor, len(holders)):
+    back = len(ranks) + len(damaged & holders)
+    if ranks and back >= min(floor, len(holders)) and 2 * back > len(holders):
         best = max(ranks.values())
         longest = [one for one in usable if ranks.get(one) == best]
         loses = allow_unclean and len(holders) < floor

@@ -6,13 +6,16 @@ answers from them, and never asks the log what would be right.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from replog.config import LogConfig
 from replog.errors import InvariantViolation, ReplogError
+from replog.storage import open_mark
 from replog.storage.partition_log import PartitionLog
 from tests.crash.disk_model import Image
 from tests.crash.workload import (
@@ -59,12 +62,31 @@ def open_log(directory: str, config: LogConfig) -> Any:
     return PartitionLog.open(directory, config, now_ms=lambda: NOW_MS)
 
 
-def recover(directory: str, image: Image, config: LogConfig) -> Outcome:
-    """Open what a crash left, look at all of it, stop without closing, and open it again."""
+@contextlib.contextmanager
+def booted(boot_id: str | Callable[[], str] | None) -> Iterator[None]:
+    """What happens inside is in another boot of the machine; None: in the one that goes on."""
+    real = open_mark.boot_id
+    if boot_id is not None:
+        open_mark.boot_id = boot_id if callable(boot_id) else lambda: boot_id
+    try:
+        yield
+    finally:
+        open_mark.boot_id = real
+
+
+def recover(
+    directory: str, image: Image, config: LogConfig, boot_id: str | None = "the next one"
+) -> Outcome:
+    """Open what a crash left, look at all of it, stop without closing, and open it again.
+
+    The crash was one of the machine, which is up again, or (boot_id None) of the process alone.
+    """
     write_image(directory, image)
     try:
-        first = look(directory, config)
-        second = look(directory, config) if first.problem is None else first
+        with booted(boot_id):
+            first = look(directory, config)
+            # Whatever the first one was: if it ends so, only a process did.
+            second = look(directory, config) if first.problem is None else first
     except (ReplogError, InvariantViolation, OSError) as error:
         return Outcome(f"{type(error).__name__}: {error}")
     # The second one may have remade an index that the first one found as a truncation left it.

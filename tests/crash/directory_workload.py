@@ -18,7 +18,7 @@ from replog._native.recorded_calls import RecordedCall
 from replog.errors import InvariantViolation, ReplogError
 from replog.storage.log_directory import LogDirectory
 from replog.types import TopicPartition
-from tests.crash.checker import Outcome, examine, judge, write_image
+from tests.crash.checker import Outcome, booted, examine, judge, write_image
 from tests.crash.disk_model import Image
 from tests.crash.workload import (
     CONFIG,
@@ -202,8 +202,18 @@ class DirectoryOutcome(NamedTuple):
     logs: Mapping[TopicPartition, Outcome]
 
 
-def recover_directory(directory: str, image: Image) -> DirectoryOutcome:
-    """Open what a crash left, look at each log, let go as in a crash, and do all of it again."""
+def recover_directory(
+    directory: str, image: Image, boot_id: str | None = "the next one"
+) -> DirectoryOutcome:
+    """Open what a crash left, look at each log, let go as in a crash, and do all of it again.
+
+    The crash was one of the machine, which is up again, or (boot_id None) of the process alone.
+    """
+    with booted(boot_id):
+        return _recover_twice(directory, image)
+
+
+def _recover_twice(directory: str, image: Image) -> DirectoryOutcome:
     write_image(directory, image)
     looks: list[DirectoryOutcome] = []
     for _ in range(2):

@@ -70,9 +70,20 @@ class DiskModel:
         self.root = Folder()
         self.inode_of_fd: dict[int, Inode] = {}
         self.pending: list[Change] = []
-        for name, content in (image or {}).items():
-            assert "/" not in name, "only a flat image can be gone on from"
-            self.root.durable[name] = self.root.live[name] = Inode(content)
+        for path, content in (image or {}).items():
+            self.begin_with(path, content)
+
+    def begin_with(self, path: str, content: bytes) -> None:
+        """Something that is on the disk already; a directory comes before what is in it."""
+        *parents, name = path.removesuffix("/").split("/")
+        folder = self.root
+        for parent in parents:
+            below = folder.live[parent]
+            assert isinstance(below, Folder)
+            folder = below
+        folder.durable[name] = folder.live[name] = (
+            Folder() if path.endswith("/") else Inode(content)
+        )
 
     def apply(self, call: RecordedCall) -> None:
         """Do what the call did, or made durable."""

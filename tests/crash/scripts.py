@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+
+from replog._native import recorded_calls
+from replog.errors import NoSpaceError
 from tests.crash.workload import Workload
 
 
@@ -153,4 +158,41 @@ def committing(work: Workload) -> None:
     work.append(6)
     work.close()
     work.open()
+    work.append(2)
+
+
+def views(work: Workload) -> None:
+    """Cuts and restarts under views that are held: what was cut must not come back."""
+    work.open()
+    held = []
+    for _ in range(3):
+        work.append(5)
+        work.flush()
+        held.append(memoryview(work.log.read(work.log.log_start_offset)))
+        held.append(memoryview(work.log.read(work.batch_starts()[-2])))
+        work.truncate_to(work.batch_starts()[-2])
+        work.new_epoch()
+        work.append(2)
+    work.truncate_to(work.log.log_end_offset - 1)
+    work.new_epoch()
+    work.append(2)
+    work.flush()
+    held.clear()
+    work.append(2)
+
+
+def full_disks(work: Workload) -> None:
+    """Rolls and appends that are refused for want of room, and records deleted between."""
+    work.open()
+    for kind, path in (("open", ".index"), ("open", ".timeindex"), ("pwritev", ".log")):
+        work.append(4)
+        recorded_calls.fail(kind, errno.ENOSPC, path=path)
+        with contextlib.suppress(NoSpaceError):
+            work.roll()
+        recorded_calls.clear_faults()
+        work.append(3)
+        work.flush()
+        work.delete_records(work.batch_starts()[1])
+    work.append(3)
+    work.roll()
     work.append(2)

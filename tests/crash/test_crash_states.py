@@ -11,22 +11,32 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from replog._native import recorded_calls
 from replog._native.recorded_calls import RecordedCall
 from replog.config import LogConfig
-from tests.crash.checker import open_log, write_image
-from tests.crash.disk_model import Image
+from tests.crash.checker import booted, open_log, recover, write_image
+from tests.crash.disk_model import DiskModel, Image, digest_of, torn
 from tests.crash.enumerator import Enumerator
-from tests.crash.scripts import churn, committing, everyday, holes, transactions
+from tests.crash.scripts import (
+    churn,
+    committing,
+    everyday,
+    full_disks,
+    holes,
+    transactions,
+    views,
+)
 from tests.crash.workload import (
     COMMIT,
     CONFIG,
     Expectation,
     Recording,
     Workload,
+    batches_of,
 )
 
 EVERY_STATE = os.environ.get("REPLOG_CRASH_STATES") == "all"
@@ -38,6 +48,9 @@ SCRIPTS = [
     (transactions, 1, CONFIG),
     (holes, 1, CONFIG),
     (committing, 1, COMMIT),
+    (views, 1, CONFIG),
+    (views, 2, COMMIT),
+    (full_disks, 1, CONFIG),
 ]
 OPERATIONS = {"append", "roll", "flush", "truncate", "retention", "checkpoint", "recover"}
 STATES_MIN = 20_000 if EVERY_STATE else 1_000
@@ -66,7 +79,8 @@ def record_recovery(directory: str, image: Image, expectation: Expectation) -> R
     recorded_calls.install()
     try:
         recorded_calls.record()
-        log = open_log(directory, CONFIG)
+        with booted("the one that recovers"):
+            log = open_log(directory, CONFIG)
         calls = recorded_calls.recorded()
         log.close(flush=False)
     finally:
@@ -88,6 +102,39 @@ def test_every_crash_state_recovers_to_a_prefix_with_all_that_was_synced(
     states = enumerator.states_of_step
     assert sum(states.values()) >= STATES_MIN, states
     assert min(states[operation] for operation in OPERATIONS) >= STATES_OF_OPERATION_MIN, states
+
+
+@pytest.mark.parametrize(("script", "seed", "config"), SCRIPTS, ids=lambda found: str(found)[:20])
+def test_a_process_that_dies_loses_no_batch_that_it_wrote(
+    memory_folder: Path, script: Callable[[Workload], None], seed: int, config: LogConfig
+) -> None:
+    """Behind each call, and within each write: what the kernel took is there, and opens."""
+    crashed = partition(memory_folder, "crashed")
+    recording = Workload(partition(memory_folder, "live"), seed, config).record(script)
+    model = DiskModel(recording.directory)
+    random = Random(1)
+    tried = set()
+    for call, expectation in recording.steps():
+        model.apply(call)
+        states = [model.pending]
+        if call.kind == "pwritev" and model.pending and model.pending[-1].write:
+            short = next(torn(model.pending[-1], random))
+            states.append([*model.pending[:-1], short])
+        for survivors in states:
+            image = model.image(survivors)
+            # Names that retention or a cut takes away go one by one: any prefix of that is there.
+            if (digest := digest_of(image)) in tried:
+                continue
+            tried.add(digest)
+            outcome = recover(crashed, image, CONFIG, boot_id=None)
+            assert outcome.problem is None, (expectation.step, call.kind, call.path)
+            whole = [
+                b
+                for b in batches_of(image)
+                if len(b.content) == 12 + int.from_bytes(b.content[8:12], "big")
+            ]
+            assert list(outcome.batches) == whole, (expectation.step, call.kind, call.path)
+    assert len(tried) > 100
 
 
 def file_kind(call: RecordedCall) -> str:

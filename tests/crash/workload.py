@@ -83,30 +83,36 @@ class Expectation:
     missed: frozenset[int]  # timestamps that the log itself does not find
 
 
-def batches_of(image: Image) -> tuple[Batch, ...]:
-    """Every batch of the `.log` files, by offset; stops at what is no batch."""
+def batches_in(content: bytes) -> list[Batch]:
+    """Every batch from the beginning on; stops at what is no batch."""
     batches = []
+    place = 0
+    while place + HEADER.size <= len(content):
+        fields = HEADER.unpack_from(content, place)
+        size = 12 + fields[1]
+        sequence = fields[11] + fields[6] if fields[11] >= 0 else -1
+        batches.append(
+            Batch(
+                fields[0],
+                fields[0] + fields[6],
+                fields[2],
+                fields[8],
+                fields[9],
+                sequence,
+                content[place : place + size],
+            )
+        )
+        place += size
+    return batches
+
+
+def batches_of(image: Image) -> tuple[Batch, ...]:
+    """Every batch of the `.log` files, by offset."""
+    batches: list[Batch] = []
     for name in sorted(image):
         stem, _, suffix = name.partition(".")
-        if suffix != "log" or len(stem) != 20:
-            continue
-        content, place = image[name], 0
-        while place + HEADER.size <= len(content):
-            fields = HEADER.unpack_from(content, place)
-            size = 12 + fields[1]
-            sequence = fields[11] + fields[6] if fields[11] >= 0 else -1
-            batches.append(
-                Batch(
-                    fields[0],
-                    fields[0] + fields[6],
-                    fields[2],
-                    fields[8],
-                    fields[9],
-                    sequence,
-                    content[place : place + size],
-                )
-            )
-            place += size
+        if suffix == "log" and len(stem) == 20:
+            batches += batches_in(image[name])
     return tuple(batches)
 
 
@@ -288,7 +294,10 @@ class Workload:
 
     def persist_recovery_point(self) -> None:
         """Without a flush, as a log directory does for all its logs once a minute."""
-        self.run("checkpoint", lambda: self.log.write_recovery_point(self.log.synced_end_offset))
+        self.run(
+            "checkpoint",
+            lambda: self.log.keeper.write_recovery_point(self.log, self.log.synced_end_offset),
+        )
 
     def close(self) -> None:
         self.run("close", self.log.close, durable=True)

@@ -218,10 +218,10 @@ def test_snappy_lengths_are_checked_before_they_are_believed() -> None:
 
 
 @pytest.mark.parametrize("descriptor", [b"\xc0\x00", b"\xe0"], ids=["windowed", "single-segment"])
-def test_a_zstd_frame_that_declares_a_tebibyte_allocates_none_of_it(descriptor: bytes) -> None:
-    declared = struct.pack("<Q", 1 << 40)
+@pytest.mark.parametrize("declared", [1 << 40, 1 << 63, (1 << 64) - 3], ids=hex)
+def test_a_zstd_frame_allocates_none_of_what_it_declares(descriptor: bytes, declared: int) -> None:
     block = b"\x21\x00\x00four"
-    frame = bytes.fromhex("28b52ffd") + descriptor + declared + block
+    frame = bytes.fromhex("28b52ffd") + descriptor + struct.pack("<Q", declared) + block
     with pytest.raises(DecompressionError):
         compression.decompress(ZSTD, frame, 1 << 20)
 

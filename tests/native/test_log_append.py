@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import replog
 from replog import errors
 from replog._native import compression, crc32c, record_decoder, record_encoder
+from replog.storage.log_keeper import LogKeeper
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -277,6 +278,26 @@ def test_a_topic_codec_is_applied_whatever_the_producer_sent(tmp_path: Path) -> 
         assert log.to_arrow().num_rows == 50
 
 
+def test_a_slice_says_in_which_epoch_what_it_holds_below_an_offset_was_written(
+    tmp_path: Path,
+) -> None:
+    with open_log(tmp_path) as log:
+        for epoch in (0, 0, 3):
+            log.append_as_leader(encode(4), epoch)
+        read = log.read(0, 1 << 20)
+        assert [read.epoch_before(end) for end in (0, 1, 8, 9, 12, 2**63 - 1)] == [
+            -1,
+            0,
+            0,
+            3,
+            3,
+            3,
+        ]
+        assert log.read(12).epoch_before(12) == -1
+        cut = log.read(0, len(read) - 1)
+        assert cut.epoch_before(12) == 0, "its last batch is cut"
+
+
 def test_followers_keep_bytes_epochs_and_offsets(tmp_path: Path) -> None:
     with open_log(tmp_path / "leader") as leader, open_log(tmp_path / "follower") as follower:
         for epoch in (0, 0, 3):
@@ -294,6 +315,36 @@ def test_followers_keep_bytes_epochs_and_offsets(tmp_path: Path) -> None:
         with pytest.raises(errors.CorruptBatchError):
             follower.append_as_follower(damaged)
         assert follower.log_end_offset == 12
+
+
+@pytest.mark.parametrize("split", ["in one set", "over two calls"])
+def test_followers_refuse_an_epoch_below_that_of_the_log(tmp_path: Path, split: str) -> None:
+    """Kept, it would erase the higher one from the epochs, which must not be written again then."""
+    later, earlier = encode(2, leader_epoch=5), encode(2, leader_epoch=3, base_offset=2)
+    with open_log(tmp_path) as log:
+        parts = [later + earlier] if split == "in one set" else [later, earlier]
+        for part in parts[:-1]:
+            log.append_as_follower(part)
+        with pytest.raises(errors.OutOfOrderOffsetError, match="epoch 5"):
+            log.append_as_follower(parts[-1])
+        log.append_as_follower(later[: len(later) * (2 - len(parts))])
+        assert (log.epochs, log.log_end_offset) == ([(5, 0)], 2)
+        with pytest.raises(errors.FencedLeaderEpochError):
+            log.append([b"late"], leader_epoch=3)
+
+
+def test_a_followers_set_with_a_wide_gap_goes_into_two_segments(tmp_path: Path) -> None:
+    """Indexes keep offsets relative to the segment in 31 bits; a compacted log may skip more."""
+    offsets = [7, 8, 8 + 2**31, 9 + 2**31, 2**40]
+    sent = b"".join(encode(1, base_offset=at, leader_epoch=0, keys=[b"k"]) for at in offsets)
+    with open_log(tmp_path, cleanup_policy="compact", index_interval_bytes=0) as log:
+        log.append_as_follower(sent)
+        assert [segment.base_offset for segment in log.segments] == [0, 8 + 2**31, 2**40]
+        assert log.to_arrow()["offset"].to_pylist() == offsets
+        log.close(flush=False)
+    with open_log(tmp_path, cleanup_policy="compact", index_interval_bytes=0) as log:
+        assert log.to_arrow()["offset"].to_pylist() == offsets
+        assert log.read(9 + 2**31).end_offset == 10 + 2**31
 
 
 def test_an_append_larger_than_a_segment_is_spread_over_several(tmp_path: Path) -> None:
@@ -318,13 +369,13 @@ def test_a_range_that_ends_inside_a_batch_gives_just_its_records(tmp_path: Path)
 def test_an_epoch_that_could_not_be_written_is_written_by_the_next_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(log: replog.Log) -> None:
+    def full(keeper: LogKeeper, log: replog.Log) -> None:
         raise errors.NoSpaceError("expected room for the epochs, found none; free space")
 
     with open_log(tmp_path) as log:
         log.append([b"a"], leader_epoch=0)
         with monkeypatch.context() as patch:
-            patch.setattr(replog.Log, "write_epochs", full)
+            patch.setattr(LogKeeper, "write_epochs", full)
             with pytest.raises(errors.NoSpaceError):
                 log.append([b"b"], leader_epoch=1)
         assert log.epochs == [(0, 0)]

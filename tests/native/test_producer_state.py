@@ -168,6 +168,53 @@ def test_open_and_unreplicated_transactions_bound_the_stable_offset() -> None:
     assert state.first_unstable_offset(0) is None
 
 
+def stable_by_looking_at_all(
+    opened: dict[int, int], ended: list[tuple[int, int]], high_watermark: int
+) -> int | None:
+    """opened: producer to first offset; ended: (first offset, offset of the marker)."""
+    waiting = [first for first, end in ended if end >= high_watermark]
+    return min([*opened.values(), *waiting], default=None)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 11), st.integers(0, 9), st.booleans()), max_size=120),
+    st.integers(0, 4),
+)
+def test_any_interleaving_of_transactions_bounds_the_stable_offset(
+    moves: list[tuple[int, int, bool]], reloads: int
+) -> None:
+    """Method: against a list of all that ever ended; snapshots are loaded on the way."""
+    state = ProducerState()
+    opened: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+    released = 0
+    for offset, (producer_id, how, commit) in enumerate(moves):
+        if producer_id not in opened:
+            state.replay(batch(offset, producer_id=producer_id, attributes=TRANSACTIONAL))
+            opened[producer_id] = offset
+        elif how > 2:
+            (told,) = state.replay(marker(offset, commit=commit, producer_id=producer_id))
+            first = opened.pop(producer_id)
+            ended.append((first, offset))
+            stable = min(opened.values(), default=offset + 1)
+            assert told == (producer_id, first, offset, not commit, stable)
+        else:
+            state.replay(batch(offset, -1, producer_id=-1))
+        if how == 1:
+            released = max(released, offset - producer_id)
+            state.release_below(released)
+        if how == 2 and reloads:
+            reloads -= 1
+            ended.clear()
+            state.load_snapshot(state.to_snapshot(), now_ms=0)
+        for high_watermark in range(released, offset + 2):
+            assert state.first_unstable_offset(high_watermark) == stable_by_looking_at_all(
+                opened, ended, high_watermark
+            )
+        by_offset = sorted((first, who) for who, first in opened.items())
+        assert state.open_transactions() == [(who, first) for first, who in by_offset]
+
+
 def test_a_marker_without_a_transaction_completes_nothing() -> None:
     state = ProducerState()
     assert state.replay(marker(0, commit=True)) == []

@@ -42,6 +42,7 @@ TOPIC_ID = uuid.UUID(int=1)
 CONTROLLER = 0
 CLIENT = -1
 STEPS_MAX = 10_000
+CLAIMED = ("current_leader_epoch", "last_fetched_epoch", "max_bytes")
 
 
 class Envelope(NamedTuple):
@@ -334,10 +335,11 @@ class CoreCluster:
         acks=Acks.ALL,
         timeout_ms=30000,
         topic_partition=PARTITION,
+        topic_id=TOPIC_ID,
         more: bool = False,
     ) -> int:
         request = ProduceRequest(
-            partitions=((topic_partition, payloads),), acks=acks, timeout_ms=timeout_ms
+            partitions=((topic_partition, topic_id, payloads),), acks=acks, timeout_ms=timeout_ms
         )
         return self.ask(broker_id, request, more=more)
 
@@ -348,19 +350,16 @@ class CoreCluster:
 
     def consume(self, broker_id: int, offset: int, *, wait_ms_max=0, **fields):
         """What a consumer is told; `None` while it waits."""
-        partition = {
-            name: fields.pop(name)
-            for name in ("current_leader_epoch", "last_fetched_epoch", "max_bytes")
-            if name in fields
-        }
-        asked = FetchPartition(topic_partition=PARTITION, fetch_offset=offset, **partition)
+        partition = {name: fields.pop(name) for name in CLAIMED if name in fields}
+        asked = FetchPartition(
+            topic_partition=PARTITION, topic_id=TOPIC_ID, fetch_offset=offset, **partition
+        )
         request = FetchRequest(partitions=(asked,), wait_ms_max=wait_ms_max, **fields)
         answer = self.answers.get(self.ask(broker_id, request))
         return None if answer is None else answer.partitions[0]
 
     def fetch(self, leader_id: int, replica_id: int, offset: int, *, epoch=None, **fields):
         """A follower's fetch outside any session, made by hand; returns the leader's answer."""
-        log_start = fields.pop("log_start_offset", 0)
         last_epoch = fields.pop("last_fetched_epoch", None)
         leader = self.leader(leader_id)
         if epoch is None:
@@ -369,10 +368,11 @@ class CoreCluster:
             last_epoch = self.log(leader_id).epoch_for_offset(offset - 1) if offset else -1
         asked = FetchPartition(
             topic_partition=PARTITION,
+            topic_id=TOPIC_ID,
             fetch_offset=offset,
             current_leader_epoch=epoch,
             last_fetched_epoch=last_epoch,
-            log_start_offset=log_start,
+            log_start_offset=fields.pop("log_start_offset", 0),
         )
         broker_epoch = fields.pop("broker_epoch", self.registered[replica_id].broker_epoch)
         request = FetchRequest(

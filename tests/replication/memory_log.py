@@ -118,6 +118,9 @@ class MemoryLog:
 
     def append_as_follower(self, batches) -> None:
         self._maybe_refuse()
+        if not self.records and batches[0].offset < self.log_end_offset <= batches[-1].offset:
+            # As if they were one batch, with which the log begins, as the real one does.
+            self.truncate_fully_and_start_at(batches[0].offset)
         for record in batches:
             assert record.offset == self.log_end_offset, (record, self.log_end_offset)
             self._add(record)

@@ -7,7 +7,7 @@ import pytest
 from replog.config import LogConfig
 from replog.messages import DeleteRecordsRequest, ErrorCode
 from replog.types import TopicPartition
-from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
+from tests.replication.core_cluster import PARTITION, TOPIC_ID, CoreCluster, three_replicas
 
 
 def with_records(**options) -> CoreCluster:
@@ -18,7 +18,9 @@ def with_records(**options) -> CoreCluster:
 
 
 def delete(cluster, offset, *, timeout_ms=30_000, broker=1, topic_partition=PARTITION) -> int:
-    request = DeleteRecordsRequest(partitions=((topic_partition, offset),), timeout_ms=timeout_ms)
+    request = DeleteRecordsRequest(
+        partitions=((topic_partition, TOPIC_ID, offset),), timeout_ms=timeout_ms
+    )
     return cluster.ask(broker, request)
 
 
@@ -52,6 +54,26 @@ def test_replica_that_is_dead_is_not_waited_for():
     cluster.run(1500)
     assert deleted(cluster, request_id) is None
     cluster.register(3, fenced=True)
+    assert deleted(cluster, request_id) is None, "it is in sync, and may lead when it is back"
+    cluster.lead(1, 1, (1, 2))
+    assert deleted(cluster, request_id).low_watermark == 2
+
+
+def test_nothing_is_answered_while_who_was_in_sync_before_may_lead():
+    """Goal: 3 left the in-sync set below min.insync.replicas, so it may be elected all the same
+    (KIP-966), and has what is deleted. Nobody tells the leader of that."""
+    cluster = with_records(min_insync_replicas=3)
+    dead = cluster.kill(3)
+    cluster.register(3, fenced=True)
+    cluster.lead(1, 1, (1, 2))
+    request_id = delete(cluster, 2)
+    cluster.run(1500)
+    assert cluster.log(2).log_start_offset == 2
+    assert deleted(cluster, request_id) is None
+    cluster.brokers[3] = dead
+    cluster.restart(3)
+    cluster.run(3000)
+    assert cluster.log(3).log_start_offset == 2
     assert deleted(cluster, request_id).low_watermark == 2
 
 

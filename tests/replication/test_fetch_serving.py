@@ -16,10 +16,22 @@ from replog.replication.events import RequesterGone
 from replog.replication.incidents import Fenced
 from replog.replication.replica import Role
 from replog.types import Isolation, TopicPartition
-from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
+from tests.replication.core_cluster import PARTITION, TOPIC_ID, CoreCluster, three_replicas
 from tests.replication.memory_log import MemoryLog
 
 OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def part(offset, topic_partition=PARTITION, **fields) -> FetchPartition:
+    return FetchPartition(
+        topic_partition=topic_partition, topic_id=TOPIC_ID, fetch_offset=offset, **fields
+    )
+
+
+def offset_at(timestamp, **fields) -> ListOffsetsRequest:
+    return ListOffsetsRequest(
+        topic_partition=PARTITION, topic_id=TOPIC_ID, timestamp=timestamp, **fields
+    )
 
 
 def leader_with(epochs, *, isr=(1, 2, 3), epoch=10, high_watermark=None) -> CoreCluster:
@@ -106,9 +118,7 @@ def test_epochs_are_checked_before_roles_and_roles_before_assignments():
         (1, 5, 2): ErrorCode.NONE,
     }
     for (broker, epoch, replica), code in codes.items():
-        asked = FetchPartition(
-            topic_partition=PARTITION, fetch_offset=0, current_leader_epoch=epoch
-        )
+        asked = part(0, current_leader_epoch=epoch)
         request = FetchRequest(partitions=(asked,), replica_id=replica, wait_ms_max=0)
         assert cluster.answer(broker, request).partitions[0].error is code, (broker, epoch, replica)
 
@@ -130,9 +140,7 @@ def test_partition_that_is_unknown_or_elsewhere_or_offline_is_told_apart():
     cluster.lead(2, 1, (2,), replicas=(2,))
     assert cluster.consume(1, 0).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
     elsewhere = TopicPartition("nowhere", 0)
-    request = FetchRequest(
-        partitions=(FetchPartition(topic_partition=elsewhere, fetch_offset=0),), wait_ms_max=0
-    )
+    request = FetchRequest(partitions=(part(0, elsewhere),), wait_ms_max=0)
     error = cluster.answer(1, request).partitions[0].error
     assert error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     cluster.brokers[1].damaged.add(PARTITION)
@@ -152,7 +160,7 @@ def test_a_log_that_fails_the_core_is_given_up_and_the_asker_told():
     assert cluster.brokers[1].host.role_of(PARTITION) is not Role.LEADER
     cluster = leader_with([1, 1], high_watermark=2)
     cluster.log(1).offset_for_timestamp = fail
-    request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=1)
+    request = offset_at(1)
     assert cluster.answer(1, request).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert cluster.brokers[1].host.role_of(PARTITION) is not Role.LEADER
 
@@ -163,7 +171,7 @@ def test_a_search_that_no_log_could_make_is_refused_and_the_log_stays():
 
     cluster = leader_with([1, 1], high_watermark=2)
     cluster.log(1).offset_for_timestamp = refuse
-    request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=1)
+    request = offset_at(1)
     assert cluster.answer(1, request).error is ErrorCode.INVALID_REQUEST
     assert cluster.brokers[1].host.role_of(PARTITION) is Role.LEADER
 
@@ -171,7 +179,7 @@ def test_a_search_that_no_log_could_make_is_refused_and_the_log_stays():
 @pytest.mark.parametrize("timestamp", [-3, 2**63])
 def test_a_time_that_cannot_be_is_refused(timestamp):
     cluster = leader_with([1, 1], high_watermark=2)
-    request = ListOffsetsRequest(topic_partition=PARTITION, timestamp=timestamp)
+    request = offset_at(timestamp)
     assert cluster.answer(1, request).error is ErrorCode.INVALID_REQUEST
 
 
@@ -209,10 +217,7 @@ def test_read_committed_stops_at_the_last_stable_offset():
 def test_waiting_read_committed_fetch_is_answered_when_its_records_are_committed():
     cluster = leader_with([], isr=(1, 2))
     cluster.register(3, fenced=True)
-    request = FetchRequest(
-        partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),),
-        isolation=Isolation.TXN_COMMITTED,
-    )
+    request = FetchRequest(partitions=(part(0),), isolation=Isolation.TXN_COMMITTED)
     request_id = cluster.ask(1, request)
     cluster.produce(1, "a")
     cluster.fetch(1, 2, 1)
@@ -243,24 +248,24 @@ def test_new_leader_asks_consumers_to_come_again_while_its_high_watermark_lags()
 
 
 def latest(**fields) -> ListOffsetsRequest:
-    return ListOffsetsRequest(topic_partition=PARTITION, timestamp=OffsetSpec.LATEST, **fields)
+    return offset_at(OffsetSpec.LATEST, **fields)
 
 
 def test_list_offsets_knows_starts_ends_and_times():
     cluster = leader_with([9] * 3 + [10] * 4, high_watermark=5)
     cluster.log(1).truncate_prefix_to(1)
-    earliest = ListOffsetsRequest(topic_partition=PARTITION, timestamp=OffsetSpec.EARLIEST)
+    earliest = offset_at(OffsetSpec.EARLIEST)
     assert cluster.answer(1, earliest).offset == 1
     assert cluster.answer(1, latest(replica_id=2)).offset == 7
     assert cluster.answer(1, latest(replica_id=2)).leader_epoch == 10
-    at_time = ListOffsetsRequest(topic_partition=PARTITION, timestamp=2)
+    at_time = offset_at(2)
     assert cluster.answer(1, at_time).offset == 2
     assert cluster.answer(1, at_time).leader_epoch == 9
-    late = ListOffsetsRequest(topic_partition=PARTITION, timestamp=6)
+    late = offset_at(6)
     assert cluster.answer(1, late).error is ErrorCode.OFFSET_NOT_AVAILABLE
     cluster.fetch(1, 2, 7), cluster.fetch(1, 3, 7)
     assert cluster.answer(1, late).offset == 6
-    never = ListOffsetsRequest(topic_partition=PARTITION, timestamp=70)
+    never = offset_at(70)
     assert cluster.answer(1, never).offset == -1
 
 
@@ -270,7 +275,7 @@ def test_list_offsets_checks_epoch_role_and_question():
     assert (
         cluster.answer(1, latest(current_leader_epoch=11)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
     )
-    strange = ListOffsetsRequest(topic_partition=PARTITION, timestamp=-9)
+    strange = offset_at(-9)
     assert cluster.answer(1, strange).error is ErrorCode.INVALID_REQUEST
     cluster.lead(2, 11, (1, 2, 3))
     assert cluster.answer(1, latest()).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -278,7 +283,7 @@ def test_list_offsets_checks_epoch_role_and_question():
 
 def test_fetch_waits_for_records_and_is_answered_once():
     cluster = leader_with([], isr=(1,))
-    request = FetchRequest(partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),))
+    request = FetchRequest(partitions=(part(0),))
     request_id = cluster.ask(1, request)
     assert request_id not in cluster.answers
     cluster.produce(1, "a")
@@ -288,7 +293,7 @@ def test_fetch_waits_for_records_and_is_answered_once():
 
 def test_waiting_fetch_is_answered_once_for_requests_that_come_together():
     cluster = leader_with([], isr=(1,))
-    request = FetchRequest(partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),))
+    request = FetchRequest(partitions=(part(0),))
     request_id = cluster.ask(1, request)
     produced = [cluster.produce(1, "a", more=True), cluster.produce(1, "b", more=True)]
     assert request_id not in cluster.answers
@@ -300,9 +305,7 @@ def test_waiting_fetch_is_answered_once_for_requests_that_come_together():
 
 def test_fetch_that_waits_in_vain_is_answered_when_its_time_is_up():
     cluster = leader_with([], isr=(1,))
-    request = FetchRequest(
-        partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),), wait_ms_max=300
-    )
+    request = FetchRequest(partitions=(part(0),), wait_ms_max=300)
     request_id = cluster.ask(1, request)
     cluster.tick(299)
     assert request_id not in cluster.answers
@@ -312,9 +315,7 @@ def test_fetch_that_waits_in_vain_is_answered_when_its_time_is_up():
 
 def test_fetch_waits_until_as_many_bytes_as_it_wants_are_there():
     cluster = leader_with([], isr=(1,))
-    request = FetchRequest(
-        partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),), min_bytes=3
-    )
+    request = FetchRequest(partitions=(part(0),), min_bytes=3)
     request_id = cluster.ask(1, request)
     for payload in ("a", "b"):
         cluster.produce(1, payload)
@@ -328,7 +329,7 @@ def test_bytes_that_a_fetch_waits_for_are_counted_over_its_partitions():
     cluster = CoreCluster({1: {PARTITION: MemoryLog(), other: MemoryLog()}})
     cluster.lead(1, 1, (1,))
     cluster.lead(1, 1, (1,), topic_partition=other)
-    asked = [FetchPartition(topic_partition=one, fetch_offset=0) for one in (PARTITION, other)]
+    asked = [part(0, one) for one in (PARTITION, other)]
     request_id = cluster.ask(1, FetchRequest(partitions=tuple(asked), min_bytes=2))
     cluster.produce(1, "a")
     assert request_id not in cluster.answers
@@ -338,7 +339,7 @@ def test_bytes_that_a_fetch_waits_for_are_counted_over_its_partitions():
 
 def test_waiting_fetch_hears_at_once_when_its_leader_resigns():
     cluster = leader_with([], isr=(1, 2, 3))
-    asked = FetchPartition(topic_partition=PARTITION, fetch_offset=0, current_leader_epoch=10)
+    asked = part(0, current_leader_epoch=10)
     request_id = cluster.ask(1, FetchRequest(partitions=(asked,), replica_id=2, broker_epoch=2))
     assert request_id not in cluster.answers
     cluster.lead(3, 11, (1, 2, 3))
@@ -348,7 +349,7 @@ def test_waiting_fetch_hears_at_once_when_its_leader_resigns():
 
 def test_waiting_fetch_hears_when_the_partition_is_deleted():
     cluster = leader_with([], isr=(1, 2, 3))
-    request = FetchRequest(partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),))
+    request = FetchRequest(partitions=(part(0),))
     request_id = cluster.ask(1, request)
     registration = cluster.registrations[PARTITION]
     cluster.publish(removed=((PARTITION, registration.topic_id),))
@@ -358,10 +359,7 @@ def test_waiting_fetch_hears_when_the_partition_is_deleted():
 
 def test_one_refused_partition_answers_the_whole_fetch_at_once():
     cluster = leader_with([], isr=(1,))
-    asked = (
-        FetchPartition(topic_partition=PARTITION, fetch_offset=0),
-        FetchPartition(topic_partition=TopicPartition("nowhere", 0), fetch_offset=0),
-    )
+    asked = (part(0), part(0, TopicPartition("nowhere", 0)))
     assert len(cluster.answer(1, FetchRequest(partitions=asked)).partitions) == 2
 
 
@@ -372,7 +370,7 @@ def test_fetch_for_nothing_is_answered_at_once():
 
 def test_answer_from_the_waiting_room_does_not_count_as_progress_again():
     cluster = leader_with([], isr=(1, 2, 3))
-    asked = FetchPartition(topic_partition=PARTITION, fetch_offset=0, current_leader_epoch=10)
+    asked = part(0, current_leader_epoch=10)
     cluster.ask(1, FetchRequest(partitions=(asked,), replica_id=2, broker_epoch=2))
     before = cluster.leader(1).followers[2].last_fetch_ms
     cluster.now_ms += 100
@@ -391,7 +389,7 @@ def test_limits_travel_with_the_read():
 
 def test_fetch_whose_requester_is_gone_is_not_answered():
     cluster = leader_with([], isr=(1,))
-    request = FetchRequest(partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),))
+    request = FetchRequest(partitions=(part(0),))
     request_id = cluster.ask(1, request)
     broker = cluster.brokers[1]
     broker.handle(RequesterGone(request_id=max(broker.asked)))
@@ -406,7 +404,7 @@ def test_follower_serves_consumers_up_to_its_own_high_watermark():
     cluster.settle()
     assert cluster.consume(2, 0).records is None
     assert cluster.consume(2, 2).error is OUT_OF_RANGE
-    asked = FetchPartition(topic_partition=PARTITION, fetch_offset=0)
+    asked = part(0)
     request_id = cluster.ask(2, FetchRequest(partitions=(asked,), wait_ms_max=5000))
     cluster.run(600)
     assert len(cluster.answers[request_id].partitions[0].records) == 1
@@ -439,7 +437,7 @@ def test_leader_sends_a_consumer_to_the_replica_in_its_rack():
 def test_consumer_that_waits_at_a_follower_hears_at_once_what_is_committed():
     """Goal: not only when the follower's next fetch has waited for its time."""
     cluster = racked(rack_aware_reads=True)
-    asked = FetchPartition(topic_partition=PARTITION, fetch_offset=4)
+    asked = part(4)
     request_id = cluster.ask(2, FetchRequest(partitions=(asked,), wait_ms_max=5000))
     cluster.produce(1, "a")
     cluster.settle()

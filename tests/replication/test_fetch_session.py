@@ -13,14 +13,14 @@ from replog.messages import (
 )
 from replog.replication.fetch_session import AskedSession, ServedSession, SessionCache
 from replog.types import EpochEndOffset, TopicPartition
-from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
+from tests.replication.core_cluster import PARTITION, TOPIC_ID, CoreCluster, three_replicas
 from tests.replication.memory_log import MemoryLog
 
 OTHER = TopicPartition("orders", 1)
 
 
 def asked(topic_partition=PARTITION, offset=0) -> FetchPartition:
-    return FetchPartition(topic_partition=topic_partition, fetch_offset=offset)
+    return FetchPartition(topic_partition=topic_partition, topic_id=TOPIC_ID, fetch_offset=offset)
 
 
 def full(*partitions, replica_id=2, broker_epoch=2) -> FetchRequest:
@@ -226,7 +226,7 @@ def test_late_full_fetch_is_no_error_for_the_session_that_goes_on():
     cluster = three_replicas()
     cluster.run(600)
     late = FetchRequest(
-        partitions=(FetchPartition(topic_partition=PARTITION, fetch_offset=0),),
+        partitions=(FetchPartition(topic_partition=PARTITION, topic_id=TOPIC_ID, fetch_offset=0),),
         replica_id=2,
         broker_epoch=2,
         wait_ms_max=0,

@@ -75,6 +75,34 @@ def test_log_start_of_the_leader_is_taken_up_to_the_high_watermark():
     assert alone.asked().partitions[0].log_start_offset == 2
 
 
+@pytest.mark.parametrize("high_watermark", [5, 8])
+def test_log_start_of_the_leader_is_taken_with_the_first_answer(high_watermark):
+    """Goal: a fresh replica has nothing below it, and tells nobody that it has what it has not. The
+    leader's log starts at 5, inside its first batch, with which an empty log begins."""
+    alone = Alone(MemoryLog())
+    alone.answer(error=ErrorCode.OFFSET_OUT_OF_RANGE)
+    for offset in (8, 5):  # where the leader's log ends, and where it starts
+        alone.answer(offset=offset)
+    assert alone.asked().partitions[0].fetch_offset == 5
+    effects = alone.answer(
+        records=records(3, [5] * 5), high_watermark=high_watermark, log_start_offset=5
+    )
+    assert AdvanceLogStart(PARTITION, 5) in effects
+    assert (alone.log.log_start_offset, alone.log.high_watermark) == (5, high_watermark)
+    (asked,) = alone.asked().partitions
+    assert (asked.fetch_offset, asked.log_start_offset) == (8, 5)
+
+
+def test_log_start_of_an_emptied_log_stays_though_its_leader_starts_below_it():
+    """Goal: nobody's log start goes back. A deletion was not answered: its leader died before all
+    had followed, and the one that had lost all its records, but not where they start."""
+    alone = Alone(MemoryLog(start=5))
+    effects = alone.answer(records=records(3, [5] * 5))
+    assert effects[1:] == [SetHighWatermark(PARTITION, 5), AdvanceLogStart(PARTITION, 5)]
+    assert (alone.log.log_start_offset, alone.log.high_watermark) == (5, 5)
+    assert alone.asked().partitions[0].log_start_offset == 5
+
+
 def test_diverging_answer_cuts_before_anything_else_is_believed():
     """KAFKA-14704: neither high watermark nor log start, and no records, of that answer."""
     alone = Alone(MemoryLog([1, 1, 1, 2]))

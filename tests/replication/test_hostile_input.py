@@ -6,6 +6,7 @@ values, and compares its log, its epochs and its high watermark with what they m
 """
 
 import itertools
+import uuid
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ from replog.registrations import BrokerRegistration, MetadataDelta
 from replog.replication import events as ev
 from replog.replication.effects import AppendAsLeader, Respond
 from replog.types import EpochEndOffset, Isolation, TopicPartition
-from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
+from tests.replication.core_cluster import PARTITION, TOPIC_ID, CoreCluster, three_replicas
 
 EXAMPLES = 150
 numbers = st.one_of(
@@ -40,6 +41,7 @@ numbers = st.one_of(
 partitions = st.one_of(
     st.just(PARTITION), st.sampled_from([TopicPartition("nowhere", 0), TopicPartition("", -7)])
 )
+topic_ids = st.one_of(st.just(TOPIC_ID), st.just(uuid.UUID(int=2)))
 codes = st.one_of(
     st.just(ErrorCode.NONE),
     st.just(ErrorCode.OFFSET_OUT_OF_RANGE),
@@ -48,6 +50,7 @@ codes = st.one_of(
 fetch_partitions = st.builds(
     FetchPartition,
     topic_partition=partitions,
+    topic_id=topic_ids,
     fetch_offset=numbers,
     current_leader_epoch=numbers,
     last_fetched_epoch=numbers,
@@ -73,6 +76,7 @@ requests = st.one_of(
     st.builds(
         ListOffsetsRequest,
         topic_partition=partitions,
+        topic_id=topic_ids,
         timestamp=numbers,
         replica_id=numbers,
         current_leader_epoch=numbers,
@@ -80,12 +84,14 @@ requests = st.one_of(
     ),
     st.builds(
         DeleteRecordsRequest,
-        partitions=st.lists(st.tuples(partitions, numbers), max_size=3).map(tuple),
+        partitions=st.lists(st.tuples(partitions, topic_ids, numbers), max_size=3).map(tuple),
         timeout_ms=numbers,
     ),
     st.builds(
         ProduceRequest,
-        partitions=st.lists(st.tuples(partitions, st.just(("x",))), max_size=3).map(tuple),
+        partitions=st.lists(st.tuples(partitions, topic_ids, st.just(("x",))), max_size=3).map(
+            tuple
+        ),
         acks=numbers,
         timeout_ms=numbers,
     ),

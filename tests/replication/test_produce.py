@@ -11,7 +11,7 @@ from replog.replication.error_codes import error_code_of
 from replog.replication.incidents import ProduceRefused
 from replog.replication.produce_waits import ProduceWait
 from replog.types import TopicPartition
-from tests.replication.core_cluster import PARTITION, CoreCluster, three_replicas
+from tests.replication.core_cluster import PARTITION, TOPIC_ID, CoreCluster, three_replicas
 from tests.replication.memory_log import MemoryLog
 
 OTHER = TopicPartition("orders", 1)
@@ -44,7 +44,9 @@ def test_acks_all_is_answered_in_the_order_of_offsets():
 @pytest.mark.parametrize("acks", [2, -2, 127])
 def test_acks_that_mean_nothing_are_refused_for_every_partition(acks):
     cluster = two_partitions()
-    request = ProduceRequest(partitions=((PARTITION, ("a",)), (OTHER, ("b",))), acks=acks)
+    request = ProduceRequest(
+        partitions=((PARTITION, TOPIC_ID, ("a",)), (OTHER, TOPIC_ID, ("b",))), acks=acks
+    )
     answer = cluster.answer(1, request)
     assert [one.error for one in answer.partitions] == [ErrorCode.INVALID_REQUIRED_ACKS] * 2
     assert cluster.log(1).log_end_offset == 0
@@ -180,7 +182,13 @@ def test_timeout_names_the_replicas_that_hold_it_back():
 def test_each_partition_of_a_request_gets_its_own_answer():
     cluster = two_partitions()
     unknown = TopicPartition("nowhere", 0)
-    request = ProduceRequest(partitions=((PARTITION, ("a",)), (unknown, ("b",)), (OTHER, ("c",))))
+    request = ProduceRequest(
+        partitions=(
+            (PARTITION, TOPIC_ID, ("a",)),
+            (unknown, TOPIC_ID, ("b",)),
+            (OTHER, TOPIC_ID, ("c",)),
+        )
+    )
     request_id = cluster.ask(1, request)
     assert request_id not in cluster.answers
     cluster.settle()
@@ -208,7 +216,9 @@ def test_follower_refuses_to_append():
 def test_records_of_one_request_wake_a_waiting_fetch_once():
     cluster = two_partitions()
     cluster.delivered.clear()
-    cluster.ask(1, ProduceRequest(partitions=((PARTITION, ("a",)), (OTHER, ("b",)))))
+    cluster.ask(
+        1, ProduceRequest(partitions=((PARTITION, TOPIC_ID, ("a",)), (OTHER, TOPIC_ID, ("b",))))
+    )
     (response,) = cluster.queue
     assert {one.topic_partition for one in response.body.partitions} == {PARTITION, OTHER}
 

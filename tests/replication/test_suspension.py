@@ -12,7 +12,7 @@ from replog.messages import (
 )
 from replog.replication import events as ev
 from replog.replication.incidents import LeadingResumed, LeadingStopped
-from tests.replication.core_cluster import CONTROLLER, PARTITION, three_replicas
+from tests.replication.core_cluster import CONTROLLER, PARTITION, TOPIC_ID, three_replicas
 
 REFUSED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -31,7 +31,7 @@ def suspend(cluster, *, is_suspended=True):
 
 
 def fetched(cluster, **more):
-    asked = FetchPartition(topic_partition=PARTITION, fetch_offset=1, **more)
+    asked = FetchPartition(topic_partition=PARTITION, topic_id=TOPIC_ID, fetch_offset=1, **more)
     request = FetchRequest(partitions=(asked,), wait_ms_max=0)
     return cluster.answer(1, request).partitions[0]
 
@@ -44,9 +44,13 @@ def test_it_takes_and_serves_nothing_as_a_leader(cluster):
     ]
     assert cluster.log(1).log_end_offset == 1
     assert fetched(cluster).error is REFUSED
-    asked = ListOffsetsRequest(topic_partition=PARTITION, timestamp=OffsetSpec.LATEST)
+    asked = ListOffsetsRequest(
+        topic_partition=PARTITION, topic_id=TOPIC_ID, timestamp=OffsetSpec.LATEST
+    )
     assert cluster.answer(1, asked).error is REFUSED
-    (deleted,) = cluster.answer(1, DeleteRecordsRequest(partitions=((PARTITION, 1),))).partitions
+    (deleted,) = cluster.answer(
+        1, DeleteRecordsRequest(partitions=((PARTITION, TOPIC_ID, 1),))
+    ).partitions
     assert deleted.error is REFUSED
     assert cluster.log(1).log_start_offset == 0
 

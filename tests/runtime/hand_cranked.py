@@ -139,7 +139,8 @@ class HandCranked:
                 answers.extend(response.partitions)
 
         if self.leader_id is not None:
-            request = ProduceRequest(partitions=((PARTITION, batches),), acks=acks)
+            topic_id = self.view.partition(PARTITION).topic_id
+            request = ProduceRequest(partitions=((PARTITION, topic_id, batches),), acks=acks)
             self.clients.ask(self.leader_id, request, answered)
         return answers
 

@@ -34,6 +34,10 @@ class World:
     """The store and the network of one broker; `done` is what it does, in order."""
 
     previous_broker_epoch = -1
+    last_broker_epoch = -1
+    directory_id = None
+    missing = ()
+    noted = None
 
     def __init__(self) -> None:
         self.done: list = []
@@ -56,6 +60,9 @@ class World:
 
     def topic_id(self, name):
         return self.ids.get(name)
+
+    def note_broker_epoch(self, broker_epoch):
+        self.noted = broker_epoch
 
     def replica_states(self):
         return tuple(

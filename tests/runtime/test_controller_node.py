@@ -202,10 +202,17 @@ class Store:
     """Of a broker without logs; notes what is set aside."""
 
     previous_broker_epoch = -1
+    last_broker_epoch = -1
+    directory_id = None
+    missing = ()
+    noted = None
     aside = 0
 
     def get(self, _):
         return None
+
+    def note_broker_epoch(self, broker_epoch):
+        self.noted = broker_epoch
 
     def replica_states(self):
         return ()

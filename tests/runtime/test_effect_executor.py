@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from replog.errors import (
@@ -10,7 +12,16 @@ from replog.errors import (
     OffsetOutOfRangeError,
     UsageError,
 )
-from replog.messages import ErrorCode, FetchedPartition, FetchResponse, LogRead
+from replog.messages import (
+    DeletedRecords,
+    DeleteRecordsResponse,
+    ErrorCode,
+    FetchedPartition,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    LogRead,
+)
 from replog.replication import effects as fx
 from replog.replication import events as ev
 from replog.runtime.effect_executor import EffectExecutor
@@ -304,6 +315,28 @@ def test_nothing_is_done_to_a_log_after_an_effect_on_it_has_failed(world):
         ev.LeaderAppendFailed,
         ev.LeaderAppendCompleted,
     ]
+
+
+def test_nobody_is_told_of_a_log_start_that_could_not_be_moved(world):
+    """Neither the leader by a fetch, nor a client by an answer: it would be there again later."""
+    world.logs[ONE].error = LogFailedError("gone")
+    asked = [
+        FetchPartition(topic_partition=one, topic_id=uuid.UUID(int=1), fetch_offset=9)
+        for one in (ONE, OTHER)
+    ]
+    answers = tuple(DeletedRecords(topic_partition=one, low_watermark=9) for one in (ONE, OTHER))
+    events = world.run(
+        fx.AdvanceLogStart(ONE, 9),
+        fx.SendRequest(1, 2, FetchRequest(partitions=(asked[0], asked[1]))),
+        fx.SendRequest(2, 3, FetchRequest(partitions=(asked[1],))),
+        fx.Respond(7, DeleteRecordsResponse(partitions=answers)),
+    )
+    assert [type(event) for event in events] == [ev.LogUnavailable, ev.RequestFailed]
+    assert events[1].request_id == 1
+    assert [call for call in world.calls if call[0] == "send"] == [("send", 4, 3)]
+    first, second = world.response.partitions
+    assert (first.error, first.low_watermark) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+    assert second == answers[1]
 
 
 def test_a_refused_append_leaves_the_log_and_a_failed_disk_takes_it(world):

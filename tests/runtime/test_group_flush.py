@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from replog.errors import LogFailedError
+import pytest
+
+from replog.errors import LogFailedError, NoSpaceError, OutOfDescriptorsError
+from replog.runtime import group_flush
 from replog.runtime.group_flush import GroupFlush
 from replog.runtime.synced_end import SyncTarget
 from replog.types import TopicPartition
@@ -22,6 +25,8 @@ class SlowLog:
         self.synced = []
         self.let_go = threading.Semaphore(0)
         self.error = None
+        self.refused = 0
+        self.asked_twice = threading.Event()
 
     def sync_target(self):
         return SyncTarget(self.end_offset, self.cuts)
@@ -29,6 +34,9 @@ class SlowLog:
     def sync(self, target):
         assert self.let_go.acquire(timeout=10)
         if self.error is not None:
+            self.refused += 1
+            if self.refused == 2:
+                self.asked_twice.set()
             raise self.error
 
     def note_synced(self, target):
@@ -92,6 +100,25 @@ def test_a_sync_that_fails_is_told_with_its_error():
         log.let_go.release()
         flushes.flush(PARTITION, log)
         assert isinstance((await told.get())[1], LogFailedError)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("kind", [NoSpaceError, OutOfDescriptorsError])
+def test_a_sync_that_cannot_be_made_now_is_made_later(monkeypatch, kind):
+    monkeypatch.setattr(group_flush, "RETRY_SECONDS", 0.01)
+
+    async def scenario(flushes, log, told):
+        log.end_offset = 3
+        log.error = kind("expected room, found none")
+        flushes.flush(PARTITION, log)
+        log.let_go.release(2)
+        await asyncio.to_thread(log.asked_twice.wait, 10)
+        assert told.empty()
+        log.error = None
+        log.let_go.release(2)
+        assert await told.get() == (PARTITION, None)
+        assert log.synced == [3]
 
     run(scenario)
 

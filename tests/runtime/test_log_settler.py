@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import types
 
 import pytest
 
@@ -25,6 +26,7 @@ class FakeLog:
         path.mkdir()
         self.path = str(path)
         self.settled_files = SettledFiles(self.path, None)
+        self.keeper = types.SimpleNamespace(settled_files=self.settled_files)
         self.epoch_entries = EPOCHS
 
     @property

@@ -266,8 +266,8 @@ def test_what_followers_append_next_is_settled_side_by_side_before(tmp_path):
     logs = opened(store, appends)
     store.settle_ahead(appends)
     for log in logs:
-        assert not log.log.unsettled
-        assert not log.log.is_new
+        assert not log.log.keeper.is_behind(log.log)
+        assert not log.log.keeper.is_new
         assert epochs_on_disk(log) == [(3, 0)]
         assert os.path.exists(os.path.join(log.log.path, PARTITION_METADATA_FILE))
         assert log.log_end_offset == 0
@@ -369,9 +369,10 @@ def test_a_close_that_fails_waits_for_who_writes_and_lets_nobody_begin(
     store = open_store(tmp_path)
     again = store.open(registration())
     append(again, b"b", epoch=7)
-    log.log.settled_files.epochs_on_disk = []  # so that there is something to write
+    log.log.keeper.settled_files.epochs_on_disk = []  # so that there is something to write
+    log.log.keeper.settle(log.log)
     with pytest.raises(LogClosedError):
-        log.log.settle()
+        log.log.keeper.write_epochs(log.log)
     assert epochs_on_disk(again)[-1] == (7, 3)
     store.abandon()
 
@@ -398,6 +399,6 @@ def test_a_leaders_new_epoch_is_on_disk_soon_and_before_its_first_record(tmp_pat
     log.assign_epoch(3, 6)
     store.delete(PARTITION)  # waits for whoever writes the epoch now
     again = store.open(registration(OTHER_ID))
-    log.log.settle()
+    log.log.keeper.settle(log.log)
     assert epochs_on_disk(again) is None, "a deleted log writes nothing into its successor"
     store.abandon()

@@ -34,6 +34,10 @@ class World:
     """Broker 1 with a log of epochs up to 5, its store and its network."""
 
     previous_broker_epoch = 3
+    last_broker_epoch = -1
+    directory_id = None
+    missing = ()
+    noted = None
 
     def __init__(self) -> None:
         self.log = MemoryLog([4, 5])
@@ -47,6 +51,9 @@ class World:
             replication=ReplicationOptions(),
             controller=ControllerOptions(),
         )
+
+    def note_broker_epoch(self, broker_epoch):
+        self.noted = broker_epoch
 
     def replica_states(self):
         return (

@@ -15,6 +15,7 @@ from replog.controller.quorum.messages import VoteRequest, VoteResponse
 from replog.errors import (
     LogFailedError,
     NoSpaceError,
+    OutOfDescriptorsError,
     RecordBatchTooLargeError,
     StorageError,
 )
@@ -202,7 +203,8 @@ def test_others_lead_while_a_leaders_disk_is_full_and_it_follows_when_there_is_r
     assert old.names() == ["a", "b"]
 
 
-def test_a_follower_without_room_for_a_cut_cuts_later(tmp_path) -> None:
+@pytest.mark.parametrize("kind", [NoSpaceError, OutOfDescriptorsError])
+def test_a_follower_without_room_for_a_cut_cuts_later(tmp_path, kind) -> None:
     world = Members(tmp_path)
     old = world.elect()
     world.propose("a")
@@ -214,7 +216,7 @@ def test_a_follower_without_room_for_a_cut_cuts_later(tmp_path) -> None:
     world.propose("b", proposal_id=3)
     world.settle()
     returned = world.start(old.id)
-    cut, refusals = returned.log.truncate_to, [NoSpaceError("expected room, found none")] * 3
+    cut, refusals = returned.log.truncate_to, [kind("expected room, found none")] * 3
 
     def truncate_to(offset) -> bool:
         if refusals:
@@ -225,6 +227,25 @@ def test_a_follower_without_room_for_a_cut_cuts_later(tmp_path) -> None:
     assert world.pass_time(20_000, world.level)
     assert not refusals
     assert returned.names() == ["a", "b"]
+
+
+def test_a_leader_that_cannot_open_a_file_is_asked_again(tmp_path) -> None:
+    world = Members(tmp_path)
+    leader = world.elect()
+    refusals = [OutOfDescriptorsError("expected a descriptor, found none")] * 3
+    read = leader.log.read
+
+    def read_later(*arguments, **options):
+        if refusals:
+            raise refusals.pop()
+        return read(*arguments, **options)
+
+    leader.log.read = read_later
+    world.propose("a")
+    assert world.pass_time(20_000, world.level)
+    assert not refusals
+    assert leader.node.failed is None
+    assert world[1].names() == world[2].names() == world[3].names() == ["a"]
 
 
 def test_a_failed_sync_stops_the_member(tmp_path) -> None:

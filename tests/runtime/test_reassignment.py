@@ -20,8 +20,9 @@ from replog.admin_messages import (
     ReassignPartitionsRequest,
     ResourceKind,
 )
+from replog.client.connection import answer_to
 from replog.errors import UnknownTopicOrPartitionError
-from replog.messages import CreateTopicRequest, ErrorCode
+from replog.messages import CreateTopicRequest, DeleteRecordsRequest, ErrorCode
 from replog.types import TopicPartition
 
 NAME = TopicPartition("orders", 0)
@@ -153,3 +154,66 @@ def test_a_replica_that_was_moved_away_and_back_outlives_a_broker_that_remembers
 
     run(scenario, 2, directory=tmp_path)
     run(again, 2, directory=tmp_path)
+
+
+async def delete_records(cluster, below: int) -> int:
+    """The low watermark: every live replica has dropped what lies below it."""
+    running, known = cluster._running(), cluster.registration("orders")
+    request = DeleteRecordsRequest(partitions=((NAME, known.topic_id, below),))
+    answer = await answer_to(running.connection, known.leader_id, request)
+    assert answer.partitions[0].error is ErrorCode.NONE
+    return answer.partitions[0].low_watermark
+
+
+async def offsets(cluster) -> list[int]:
+    return [record.offset async for record in cluster.consume("orders", end="latest")]
+
+
+def test_deleted_records_do_not_come_back_where_a_replica_is_moved_to():
+    """The log starts inside its first batch, with which the new replica's files begin; that one
+    leads afterwards, and learns from nobody where the log starts."""
+
+    async def scenario(cluster):
+        one, two, three, _ = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one, two)])
+        await cluster.produce("orders", [b"%d" % n for n in range(10)])
+        assert await delete_records(cluster, 7) == 7
+        assert await reassign(cluster, (three,)) is ErrorCode.NONE
+        await cluster.until(replicas_are((three,)), "replicas elsewhere")
+        await cluster.until(lambda now: now.leader("orders") == three, "a leader there")
+        assert cluster.replica(three, "orders").log_start_offset == 7
+        assert await offsets(cluster) == [7, 8, 9]
+
+    run(scenario)
+
+
+def test_a_moved_replica_keeps_the_log_start_over_a_restart():
+    async def scenario(cluster):
+        one, two, three, _ = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one, two)])
+        await cluster.produce("orders", [b"%d" % n for n in range(10)])
+        await delete_records(cluster, 7)
+        await reassign(cluster, (three,))
+        await cluster.until(replicas_are((three,)), "replicas elsewhere")
+        cluster.kill(three)
+        await cluster.restart(three)
+        await cluster.until(lambda now: now.leader("orders") == three, "a leader there")
+        assert await offsets(cluster) == [7, 8, 9]
+
+    run(scenario)
+
+
+def test_a_replica_that_follows_takes_each_later_log_start():
+    async def scenario(cluster):
+        one, two, three, _ = cluster.broker_ids
+        await cluster.create_topic("orders", assignment=[(one, two)])
+        await cluster.produce("orders", [b"%d" % n for n in range(10)])
+        await delete_records(cluster, 3)
+        await reassign(cluster, (one, three))
+        await cluster.until(replicas_are((one, three)), "replicas elsewhere")
+        await cluster.in_sync("orders")
+        for below in (4, 8, 10):
+            assert await delete_records(cluster, below) == below
+            assert cluster.replica(three, "orders").log_start_offset == below
+
+    run(scenario)

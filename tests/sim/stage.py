@@ -28,7 +28,7 @@ from replog.replication.incidents import (
     ProduceRefused,
     ReplicaFailed,
 )
-from tests.replication.core_cluster import CONTROLLER, PARTITION, CoreCluster, Envelope
+from tests.replication.core_cluster import CONTROLLER, PARTITION, TOPIC_ID, CoreCluster, Envelope
 from tests.replication.memory_log import MemoryLog
 
 
@@ -233,12 +233,16 @@ class Stage:
         """ListOffsets of a consumer."""
         answer = self.cluster.answer(
             int(broker),
-            ListOffsetsRequest(topic_partition=PARTITION, timestamp=OffsetSpec.LATEST),
+            ListOffsetsRequest(
+                topic_partition=PARTITION, topic_id=TOPIC_ID, timestamp=OffsetSpec.LATEST
+            ),
         )
         yield f"{broker} answers {answer.error.name}, offset {answer.offset}"
 
     def delete_records(self, broker: str, below: str) -> Iterator[str]:
-        self.cluster.ask(int(broker), DeleteRecordsRequest(partitions=((PARTITION, int(below)),)))
+        self.cluster.ask(
+            int(broker), DeleteRecordsRequest(partitions=((PARTITION, TOPIC_ID, int(below)),))
+        )
         yield f"{broker} deletes what lies below {below}"
 
     def claim(self, leader: str, replica: str, offset: str, epoch=None, last=None) -> Iterator[str]:

@@ -76,7 +76,9 @@ class WholeCluster:
             return
         wanted = Acks.ALL if acks == "all" else Acks.LEADER
         self.world.order.sent.add(values)
-        request = ProduceRequest(partitions=((NAME, ClientBatch(values)),), acks=wanted)
+        request = ProduceRequest(
+            partitions=((NAME, registration.topic_id, ClientBatch(values)),), acks=wanted
+        )
         answer = self._answer(leader, request)
         if answer is None:
             yield f"{leader} does not answer"
@@ -89,9 +91,10 @@ class WholeCluster:
 
     def consume(self) -> Iterator[str]:
         """All that whoever leads gives away."""
-        leader = self.world.truth.partitions[NAME].registration.leader_id
+        registration = self.world.truth.partitions[NAME].registration
+        leader = registration.leader_id
         assert leader is not None
-        fetch = FetchPartition(topic_partition=NAME, fetch_offset=0)
+        fetch = FetchPartition(topic_partition=NAME, topic_id=registration.topic_id, fetch_offset=0)
         answer = self._answer(leader, FetchRequest(partitions=(fetch,), wait_ms_max=0))
         (fetched,) = answer.partitions
         batches = () if fetched.records is None else fetched.records

@@ -365,13 +365,14 @@ def test_a_partition_that_was_never_settled_is_gone_after_a_crash(tmp_path):
     directory = LogDirectory.open(tmp_path / "logs", replicated=True)
     for topic in ("empty", "torn", "settled", "kept"):
         log = directory.create_partition(topic, 0, durable=False)
-        assert log.unsettled
+        assert log.keeper.is_behind(log)
         assert not os.path.exists(os.path.join(log.path, "partition.metadata"))
     (tmp_path / "logs" / "torn-0" / "partition.metadata.tmp").write_bytes(b"")
     for topic in ("settled", "kept"):
-        directory[TopicPartition(topic, 0)].settle()
+        log = directory[TopicPartition(topic, 0)]
+        log.keeper.settle(log)
     kept = directory[TopicPartition("kept", 0)]
-    assert not kept.unsettled
+    assert not kept.keeper.is_behind(kept)
     kept.append([b"a"], leader_epoch=3)
     directory.abandon()
     with LogDirectory.open(tmp_path / "logs", replicated=True) as again:

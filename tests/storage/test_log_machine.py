@@ -160,7 +160,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def roll(self) -> None:
         self.log.roll()
-        assert self.log.active_segment.base_offset == self.model.log_end_offset
+        assert self.log.segments[-1].base_offset == self.model.log_end_offset
 
     @rule(place=PLACES, max_bytes=st.integers(1, 1000))
     def read(self, place: float, max_bytes: int) -> None:

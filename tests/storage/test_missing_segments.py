@@ -263,3 +263,37 @@ def test_the_first_segment_of_a_log_directory_is_missed(tmp_path: Path, stop: st
         assert isinstance(error, CorruptBatchError)
         assert (error.path, error.offset) == (str(path), int(first.stem))
         assert str(int(second.stem)) in str(error)
+
+
+def test_the_stable_offset_is_one_that_compaction_has_left(tmp_path: Path) -> None:
+    """The cleaner took what began an aborted transaction; a cut takes the marker: open again.
+
+    Kafka then looks the offset up, and stands at the next one that is there.
+    """
+    path = tmp_path / "changes-0"
+
+    def batch(offset: int, **fields: int | bool) -> bytes:
+        return bytes(
+            record_encoder.encode(
+                [b"v"], keys=[b"k"], base_offset=offset, leader_epoch=0, now_ms=START_MS, **fields
+            )
+        )
+
+    with PartitionLog.open(path, COMPACTED) as log:
+        log.append_as_follower(batch(0))
+        size = log.size_bytes
+        log.append_as_follower(
+            batch(2, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+        )
+        log.roll()
+        log.append_as_follower(batch(7) + batch(9))
+    # What the cleaner makes of the first segment, beside the snapshot of its producers.
+    first = min(path.glob("*.log"))
+    first.write_bytes(first.read_bytes()[:size])
+    for side in path.glob(f"{first.stem}.*index"):
+        side.unlink()
+    with PartitionLog.open(path, COMPACTED, now_ms=lambda: START_MS) as log:
+        log.truncate_to(9)
+        assert log.last_stable_offset == 7
+        log.truncate_to(7)
+        assert log.last_stable_offset == log.log_end_offset

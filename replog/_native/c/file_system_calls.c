@@ -37,7 +37,8 @@ static void *real_mmap(int fd, size_t length) {
 
 static int real_munmap(void *address, size_t length) { return munmap(address, length); }
 
-static int real_fstat(int fd, int64_t *size_bytes, int64_t *modified_ms) {
+static int real_fstat(int fd, int64_t *size_bytes, int64_t *modified_ms,
+                      uint64_t *file_number) {
     struct stat status;
     if (fstat(fd, &status) != 0) {
         return -1;
@@ -48,6 +49,7 @@ static int real_fstat(int fd, int64_t *size_bytes, int64_t *modified_ms) {
     }
     *size_bytes = status.st_size;
     *modified_ms = (int64_t)status.st_mtim.tv_sec * 1000 + status.st_mtim.tv_nsec / 1000000;
+    *file_number = status.st_ino;
     return 0;
 }
 

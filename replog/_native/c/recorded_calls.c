@@ -3,26 +3,52 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 enum { FDS_MAX = 65536 };
 
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t held_changed = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t gate_opened = PTHREAD_COND_INITIALIZER;
+static int64_t gate_openings;
+static int64_t held_count;
 static const replog_system_calls *under;
 static int64_t counts[CALL_KINDS];
 static replog_fault faults[FAULTS_MAX];
 static int fault_count;
+static replog_strike strikes[STRIKES_KEPT_MAX];
+static size_t strike_count;
 static int keeping;
 static replog_recorded_call *kept;
 static size_t kept_count;
 static size_t kept_room;
 static char *path_of_fd[FDS_MAX];
 
-/* Counts the call; returns the errno it must fail with, or 0. A short one lowers *bytes_max. */
+/* The same one again and again, as of a disk that is full, is kept once. */
+static void note_strike(int kind, const char *path, int cause) {
+    const replog_strike *last = &strikes[strike_count ? strike_count - 1 : 0];
+    if (strike_count && strike_count <= STRIKES_KEPT_MAX && last->kind == kind &&
+        last->cause == cause && strcmp(last->path, path ? path : "") == 0) {
+        return;
+    }
+    if (strike_count < STRIKES_KEPT_MAX) {
+        replog_strike *struck = &strikes[strike_count];
+        struck->kind = kind;
+        struck->cause = cause;
+        snprintf(struck->path, sizeof struck->path, "%s", path ? path : "");
+    }
+    strike_count++;
+}
+
+/* Counts the call; returns the errno it must fail with, or 0. A short one lowers *bytes_max; a held
+ * one waits here, with nothing done yet. */
 static int strike(int kind, const char *path, size_t *bytes_max) {
     int cause = 0;
+    int held = 0;
     pthread_mutex_lock(&guard);
     counts[kind]++;
     for (int number = 0; number < fault_count; number++) {
@@ -34,11 +60,23 @@ static int strike(int kind, const char *path, size_t *bytes_max) {
         if (fault->seen < fault->nth || fault->seen >= fault->nth + fault->times) {
             continue;
         }
-        if (fault->cause) {
+        if (fault->hold) {
+            held = 1;
+        } else if (fault->cause) {
             cause = fault->cause;
+            note_strike(kind, path, cause);
         } else if (bytes_max && *bytes_max > fault->bytes_max) {
             *bytes_max = fault->bytes_max;
+            note_strike(kind, path, 0);
         }
+    }
+    if (held) {
+        held_count++;
+        pthread_cond_broadcast(&held_changed);
+        for (int64_t since = gate_openings; since == gate_openings;) {
+            pthread_cond_wait(&gate_opened, &guard);
+        }
+        held_count--;
     }
     pthread_mutex_unlock(&guard);
     return cause;
@@ -183,9 +221,10 @@ static int recorded_munmap(void *address, size_t length) {
     return under->munmap(address, length);
 }
 
-static int recorded_fstat(int fd, int64_t *size_bytes, int64_t *modified_ms) {
+static int recorded_fstat(int fd, int64_t *size_bytes, int64_t *modified_ms,
+                          uint64_t *file_number) {
     int cause = strike(CALL_FSTAT, path_behind(fd), NULL);
-    return cause ? failing(cause) : under->fstat(fd, size_bytes, modified_ms);
+    return cause ? failing(cause) : under->fstat(fd, size_bytes, modified_ms, file_number);
 }
 
 static int recorded_fdatasync(int fd) {
@@ -298,8 +337,33 @@ int replog_add_fault(const replog_fault *fault) {
 void replog_clear_faults(void) {
     pthread_mutex_lock(&guard);
     fault_count = 0;
+    strike_count = 0;
+    gate_openings++;
+    pthread_cond_broadcast(&gate_opened);
     pthread_mutex_unlock(&guard);
 }
+
+int replog_wait_until_held(int64_t count, double seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    int outcome = 0;
+    pthread_mutex_lock(&guard);
+    while (held_count < count && outcome == 0) {
+        outcome = pthread_cond_timedwait(&held_changed, &guard, &until);
+    }
+    pthread_mutex_unlock(&guard);
+    return outcome;
+}
+
+size_t replog_strike_count(void) { return strike_count; }
+
+const replog_strike *replog_kept_strike(size_t number) { return &strikes[number]; }
 
 void replog_keep_calls(int wanted) { keeping = wanted; }
 

@@ -42,18 +42,26 @@ typedef struct replog_recorded_call {
 
 /* What is to go wrong: the calls of `kind` on paths that contain `path`, from the `nth` of them
  * (counting from 1) on, `times` of them. Either they fail with `cause`, or (pwritev and pread,
- * cause 0) they take at most `bytes_max` bytes. */
+ * cause 0) they take at most `bytes_max` bytes, or (hold) they wait until all is cleared. */
 typedef struct replog_fault {
     int kind;
     int64_t nth;
     int64_t times;
     int cause;
+    int hold;
     size_t bytes_max;
     char path[256]; /* empty: any */
     int64_t seen;
 } replog_fault;
 
-enum { FAULTS_MAX = 16 };
+/* A call that a fault has hit; path is cut where it is longer. */
+typedef struct replog_strike {
+    int kind;
+    int cause; /* 0: it was shortened */
+    char path[256];
+} replog_strike;
+
+enum { FAULTS_MAX = 16, STRIKES_KEPT_MAX = 16 };
 
 extern const replog_system_calls replog_recording_system_calls;
 
@@ -62,6 +70,11 @@ int64_t replog_call_count(int kind);
 /* Returns -1 when FAULTS_MAX are set. */
 int replog_add_fault(const replog_fault *fault);
 void replog_clear_faults(void);
+/* 0 once `count` calls are held, an errno if that takes longer. */
+int replog_wait_until_held(int64_t count, double seconds);
+/* Calls hit since the faults were last cleared; the first STRIKES_KEPT_MAX of them are kept. */
+size_t replog_strike_count(void);
+const replog_strike *replog_kept_strike(size_t number);
 void replog_keep_calls(int keep);
 /* Returns -1 without memory. */
 int replog_add_mark(const char *text);

@@ -18,8 +18,8 @@ typedef struct replog_system_calls {
     ssize_t (*pread)(int fd, void *into, size_t length, int64_t position);
     void *(*mmap)(int fd, size_t length); /* read-only, shared, from 0; MAP_FAILED on failure */
     int (*munmap)(void *address, size_t length);
-    /* EISDIR or ENXIO for what is no regular file. */
-    int (*fstat)(int fd, int64_t *size_bytes, int64_t *modified_ms);
+    /* EISDIR or ENXIO for what is no regular file. file_number: the inode, same for one file. */
+    int (*fstat)(int fd, int64_t *size_bytes, int64_t *modified_ms, uint64_t *file_number);
     int (*fdatasync)(int fd);
     int (*ftruncate)(int fd, int64_t size_bytes);
     int (*mkdir)(const char *path, int mode);

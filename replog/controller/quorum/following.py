@@ -14,6 +14,7 @@ from replog.controller.quorum.effects import (
 from replog.controller.quorum.incidents import (
     FetchFailed,
     MetadataLogTruncated,
+    OlderMetadataRefused,
     SnapshotFetched,
 )
 from replog.controller.quorum.messages import (
@@ -24,7 +25,6 @@ from replog.controller.quorum.messages import (
 )
 from replog.controller.quorum.roles import Follower, Unattached, Voted
 from replog.divergence import truncation_for
-from replog.errors import invariant
 from replog.messages import ErrorCode
 from replog.types import UNKNOWN_OFFSET, EpochEndOffset
 
@@ -41,7 +41,10 @@ class Following:
         self._standing = context.standing
         self._next_guess = 0
         """Which voter is asked next for a leader that is not known, or not reached."""
-        self._leader_high_watermark = UNKNOWN_OFFSET
+        self.leader_high_watermark = UNKNOWN_OFFSET
+        """As the latest answer told it."""
+        self._refused_epoch: int | None = None
+        """Of the leader that was refused last."""
         self._log_is_changing = False
         """What was asked of the log is not done yet: its end is not what it will be."""
 
@@ -60,33 +63,35 @@ class Following:
         if response.error != ErrorCode.NONE:
             self._on_error(role, member_id, response.error, now_ms)
             return
-        self._standing.reach_leader(now_ms)
         if response.diverging_epoch is not None:
-            self._truncate(role, response.diverging_epoch, request.fetch_offset)
-        elif response.snapshot_id is not None:
-            if response.snapshot_id.end_offset <= context.high_watermark:
-                # Nothing that we need; the leader is mistaken about what we asked.
-                self._on_error(role, member_id, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
-                return
+            self._truncate(role, response.diverging_epoch, request.fetch_offset, now_ms)
+            return
+        if (
+            response.snapshot_id is not None
+            and response.snapshot_id.end_offset <= context.high_watermark
+        ):
+            # Nothing that we need; the leader is mistaken about what we asked.
+            self._on_error(role, member_id, ErrorCode.OFFSET_OUT_OF_RANGE, now_ms)
+            return
+        self._standing.reach_leader(now_ms)
+        if response.snapshot_id is not None:
             role.snapshot_id, role.snapshot_position = response.snapshot_id, 0
         else:
-            self._leader_high_watermark = response.high_watermark
+            self.leader_high_watermark = response.high_watermark
             if response.records is not None:
                 self._change_log(AppendAsFollower(response.records))
             else:
                 self._follow_high_watermark()
 
-    def _truncate(self, role: Follower, diverging: EpochEndOffset, fetch_offset: int) -> None:
+    def _truncate(
+        self, role: Follower, diverging: EpochEndOffset, fetch_offset: int, now_ms: int
+    ) -> None:
         context = self._context
         offset = truncation_for(context.log, diverging, fetch_offset).offset
-        invariant(
-            offset >= context.high_watermark,
-            "a leader that has all that is committed; a majority may have lost its disks",
-            truncate_to=offset,
-            high_watermark=context.high_watermark,
-            leader_id=role.leader_id,
-            leader_epoch=role.leader_epoch,
-        )
+        if offset < context.high_watermark:
+            self._refuse(role, offset, now_ms)
+            return
+        self._standing.reach_leader(now_ms)
         context.report(
             MetadataLogTruncated(
                 leader_id=role.leader_id,
@@ -96,6 +101,29 @@ class Following:
             )
         )
         self._change_log(TruncateLog(offset))
+
+    def _refuse(self, role: Follower, offset: int, now_ms: int) -> None:
+        """A majority has lost its disks, or was given older ones: what we have may be all there is
+        of what was acknowledged. It is kept, and asked for again later.
+        """
+        context = self._context
+        if self._refused_epoch != role.leader_epoch:
+            self._refused_epoch = role.leader_epoch
+            context.report(
+                OlderMetadataRefused(
+                    leader_id=role.leader_id,
+                    leader_epoch=role.leader_epoch,
+                    message=(
+                        f"expected a leader of the metadata log with all that is committed below "
+                        f"offset {context.high_watermark}, found that {role.leader_id}, in epoch "
+                        f"{role.leader_epoch}, has nothing of it from {offset} on; member "
+                        f"{self._standing.member_id} keeps what it has, and goes on with it: give "
+                        f"the controllers the directories that they had, or the log of a member "
+                        f"that goes further"
+                    ),
+                )
+            )
+        context.requests.pause(role.leader_id, now_ms)
 
     def _change_log(self, effect: AppendAsFollower | TruncateLog | InstallSnapshot) -> None:
         self._log_is_changing = True
@@ -141,7 +169,7 @@ class Following:
 
     def _follow_high_watermark(self) -> None:
         end_offset = self._context.log.log_end_offset
-        self._context.raise_high_watermark(min(self._leader_high_watermark, end_offset))
+        self._context.raise_high_watermark(min(self.leader_high_watermark, end_offset))
 
     def on_snapshot_response(
         self, member_id: int, response: FetchSnapshotResponse, now_ms: int
@@ -207,6 +235,8 @@ class Following:
             # Whoever only asks who leads wants to know it at once.
             wait_ms_max=context.options.fetch_wait_max_ms if isinstance(role, Follower) else 0,
             max_bytes=context.options.fetch_max_bytes,
+            counts=not self._standing.abstains,
+            directory_id=context.directory_id,
         )
         context.send(member_id, fetch, now_ms)
 

@@ -51,6 +51,29 @@ class PromiseRefused:
 
 
 @frozen
+class PromisesForgotten:
+    """A voter does not know what it has promised, and abstains; `message` says until when."""
+
+    message: str
+
+
+@frozen
+class VotesAgain:
+    """A voter that had forgotten its promises can break none of them any more."""
+
+    leader_epoch: int
+
+
+@frozen
+class OlderMetadataRefused:
+    """A leader lacks what is known to be committed: nothing is taken from it, nothing cut."""
+
+    leader_id: int
+    leader_epoch: int
+    message: str
+
+
+@frozen
 class LeaderResigned:
     """A leader takes no more records; who is to follow is asked to campaign."""
 
@@ -88,6 +111,9 @@ class SnapshotFetched:
 QuorumIncident: TypeAlias = (
     CampaignBegun
     | PromiseRefused
+    | PromisesForgotten
+    | VotesAgain
+    | OlderMetadataRefused
     | LeaderResigned
     | MetadataLogTruncated
     | FetchFailed

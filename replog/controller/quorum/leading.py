@@ -59,7 +59,9 @@ class Leading:
         if error != ErrorCode.NONE or not isinstance(role, Leader):
             self._answer_fetch(request_id, error=error)
             return
-        self._heard_from(role, request.replica_id, now_ms)
+        counts = self._counts(role, request)
+        if counts:
+            self._heard_from(role, request.replica_id, now_ms)
         claim = judge_claim(self._context.log, request.fetch_offset, request.last_fetched_epoch)
         if isinstance(claim, SnapshotId):
             self._answer_fetch(request_id, snapshot_id=claim)
@@ -68,7 +70,7 @@ class Leading:
             self._answer_fetch(request_id, diverging_epoch=claim)
             return
         progress = role.progress.get(request.replica_id)
-        if progress is not None:
+        if progress is not None and counts:
             progress.end_offset = request.fetch_offset
             self.maybe_commit()
         older = self._waiting.pop(request.replica_id, None)
@@ -80,6 +82,18 @@ class Leading:
             self._serve(fetch)
         else:
             self._waiting[request.replica_id] = fetch
+
+    @staticmethod
+    def _counts(role: Leader, request: QuorumFetchRequest) -> bool:
+        """Whether a voter vouches by it. What one has asked for from a directory that it has lost
+        since may come late, and vouches for nothing.
+        """
+        progress = role.progress.get(request.replica_id)
+        if progress is None or request.counts:
+            return progress is None or progress.directory_id in {None, request.directory_id}
+        progress.directory_id = request.directory_id
+        progress.end_offset = UNKNOWN_OFFSET
+        return False
 
     def on_fetch_snapshot(
         self, request_id: int, request: FetchSnapshotRequest, now_ms: int
@@ -166,6 +180,7 @@ class Leading:
             return True
         return (
             request.replica_id in self._standing.voters
+            and request.counts
             and self._context.log.log_end_offset > request.fetch_offset
         )
 

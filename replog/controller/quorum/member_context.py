@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 class MemberContext:
     """`effects` are those of the step under way, in order."""
 
-    def __init__(self, log: QuorumLog, standing: Standing, options: QuorumOptions) -> None:
+    def __init__(
+        self,
+        log: QuorumLog,
+        standing: Standing,
+        options: QuorumOptions,
+        directory_id: bytes | None = None,
+    ) -> None:
+        self.directory_id = directory_id
         self.log = log
         self.standing = standing
         self.options = options

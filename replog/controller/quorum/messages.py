@@ -87,6 +87,10 @@ class QuorumFetchRequest(NamedTuple):
     high_watermark: int = UNKNOWN_OFFSET
     wait_ms_max: int = 500
     max_bytes: int = 8 * 1024 * 1024
+    counts: bool = True
+    """False: of a voter that vouches for nothing, as an observer."""
+    directory_id: bytes | None = None
+    """Of the directory that the log is in."""
 
 
 class QuorumFetchResponse(NamedTuple):

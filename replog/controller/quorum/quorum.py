@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from replog.config import QuorumOptions
 from replog.controller.events import RequestFailed
+from replog.controller.quorum.abstention import Abstention
 from replog.controller.quorum.effects import (
     AppendAsLeader,
     FlushLog,
@@ -76,16 +77,27 @@ class Quorum:
         log: QuorumLog,
         draw_below: Callable[[int], int],
         options: QuorumOptions | None = None,
+        *,
+        has_forgotten: bool = False,
+        directory_id: bytes | None = None,
     ) -> None:
+        """has_forgotten: a voter whose promises are not there, in a cluster that is not new.
+        directory_id: of the directory that the log is in, another one in another's place.
+        """
         if not voters or len(set(voters)) != len(voters):
             raise UsageError(f"expected at least one voter, each once, found {voters!r}")
         self._standing = Standing(
-            member_id, tuple(sorted(voters)), options or QuorumOptions(), draw_below
+            member_id,
+            tuple(sorted(voters)),
+            options or QuorumOptions(),
+            draw_below,
+            abstains=has_forgotten and member_id in voters,
         )
-        self._context = MemberContext(log, self._standing, options or QuorumOptions())
+        self._context = MemberContext(log, self._standing, options or QuorumOptions(), directory_id)
         self._voting = Voting(self._context)
         self._leading = Leading(self._context)
         self._following = Following(self._context)
+        self._abstention = Abstention(self._context) if self._standing.abstains else None
         self._persisted = ElectionState()
         """What is on the disk, or on its way there,"""
         self._persisted_before = ElectionState()
@@ -93,6 +105,8 @@ class Quorum:
         self._is_persisting = self._is_refused = False
         """Whether it is on its way; whether there was no room for the last one."""
         self._told: LeaderChanged | None = None
+        self._is_known = False
+        """Whether who leads may be told: an observer has to have it from the leader's log."""
         self._fenced: Role | None = None
         self.next_deadline_ms: int | None = None
         """When to step a Tick if nothing else happens before; None: never. To be read only."""
@@ -130,6 +144,8 @@ class Quorum:
         self._persisted = state or ElectionState()
         self._standing.restore(self._persisted, log.last_epoch, now_ms)
         role = self._standing.role
+        if self._abstention is not None:
+            self._abstention.begin()
         if isinstance(role, Resigned):
             cause = ResignCause.RESTARTED
             self._context.report(LeaderResigned(leader_epoch=role.leader_epoch, cause=cause))
@@ -178,6 +194,8 @@ class Quorum:
                 pass
         if standing.role is not before:
             context.requests.clear()
+        if self._abstention is not None:
+            self._abstain(self._abstention, now_ms)
         kind = type(standing.role)
         if kind is Leader:
             self._leading.send_due(now_ms)
@@ -188,10 +206,18 @@ class Quorum:
             self._following.send_due(now_ms)
         self.next_deadline_ms = self._find_deadline(now_ms)
         effects, context.effects = context.effects, []
-        if standing.role is not self._fenced:
-            self._fenced = standing.role
+        is_known = standing.is_voter or getattr(standing.role, "has_answered", False)
+        if standing.role is not self._fenced or is_known is not self._is_known:
+            self._fenced, self._is_known = standing.role, is_known
             effects[:0] = self._fences()
         return effects
+
+    def _abstain(self, abstention: Abstention, now_ms: int) -> None:
+        """As an observer; what is promised once it is over comes in front of what follows."""
+        abstention.send_due(now_ms)
+        if abstention.ended(self._following.leader_high_watermark, now_ms):
+            self._abstention = self._fenced = None
+            self._sync_what_it_vouches_for()
 
     def _only_follows(self, now_ms: int) -> bool:
         """Whether nothing of an election or of a leadership can be due: so it is most of the time
@@ -212,12 +238,14 @@ class Quorum:
         standing, role = self._standing, self._standing.role
         fences: list[QuorumEffect] = []
         state = standing.election_state
-        if state != self._persisted:
+        if state != self._persisted and not standing.abstains:
             self._persisted_before, self._persisted = self._persisted, state
             self._is_persisting = True
             fences.append(PersistQuorumState(state))
         start_offset = role.epoch_start_offset if isinstance(role, Leader) else None
-        told = LeaderChanged(standing.known_leader_id, role.leader_epoch, start_offset)
+        # Nobody is sent to a leader that may lack what is committed (see `Following`).
+        leader_id = standing.known_leader_id if self._is_known else None
+        told = LeaderChanged(leader_id, role.leader_epoch, start_offset)
         if told != self._told:
             self._told = told
             fences.append(told)
@@ -356,6 +384,8 @@ class Quorum:
         pending = self._context.requests.answered(event.request_id)
         if pending is None:
             return  # asked in an earlier role or epoch
+        if self._abstention is not None:
+            self._abstention.heard_of(pending.member_id)
         response, before = event.response, self._standing.role
         if response.leader_epoch < before.leader_epoch:
             self._context.requests.pause(pending.member_id, now_ms)

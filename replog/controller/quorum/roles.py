@@ -100,6 +100,8 @@ class Follower:
     deadline_ms: int
     in_touch: bool = False
     """A fetch succeeded in this role, and nothing since says that the leader is gone."""
+    has_answered: bool = False
+    """A fetch has succeeded in this role."""
     leader_gone: bool = False
     """The leader resigned, or its connections were reset."""
     snapshot_id: SnapshotId | None = None

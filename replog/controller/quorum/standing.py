@@ -39,12 +39,16 @@ class Standing:
         voters: tuple[int, ...],
         options: QuorumOptions,
         draw_below: Callable[[int], int],
+        *,
+        abstains: bool = False,
     ) -> None:
+        """abstains: as an observer, though a voter, until `vote_again`."""
         self.member_id = member_id
         self.voters = voters
         self.other_voters = tuple(voter for voter in voters if voter != member_id)
-        self.is_voter = member_id in voters
-        self.only_voter = voters == (member_id,)
+        self.abstains = abstains
+        self.is_voter = member_id in voters and not abstains
+        self.only_voter = voters == (member_id,) and not abstains
         self._options = options
         self._draw_below = draw_below
         self._attempts = 0
@@ -186,9 +190,16 @@ class Standing:
         role = self.role
         if isinstance(role, Follower):
             self._attempts = 0
-            role.in_touch = True
+            role.in_touch = role.has_answered = True
             role.leader_gone = False
             role.deadline_ms = self._fetch_deadline(now_ms)
+
+    def vote_again(self, now_ms: int) -> None:
+        """A follower that has abstained is a voter from now on."""
+        role = self.role
+        invariant(self.abstains and isinstance(role, Follower), "a follower that abstains")
+        self.abstains, self.is_voter = False, True
+        role.deadline_ms = self._fetch_deadline(now_ms)
 
     def lose_leader(self, wait_ms: int, now_ms: int) -> None:
         """The leader is gone for good, it seems: campaign after `wait_ms`, not the whole timeout.

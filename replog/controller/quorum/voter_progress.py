@@ -13,5 +13,7 @@ class VoterProgress:
     """Offsets below it are synced there; -1 until its first fetch in this epoch."""
     contact_ms: int
     """When it last fetched in this epoch; the epoch's begin until then."""
+    directory_id: bytes | None = None
+    """The only one in whose name it vouches, once it has lost another in this epoch."""
     told_ms: int | None = None
     """When it was last told that the epoch has begun."""

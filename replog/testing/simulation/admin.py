@@ -62,7 +62,22 @@ class Admin(Client):
         self._ready = ready
         self._recreated = recreated
         self._begun = False
+        self._has_scratch = False
+        self._placed: tuple[int, ...] | None = None
+        """Where the topic that comes and goes is to be next."""
         scheduler.after(PAUSE_US, self._create, topic)
+
+    def recreate(self) -> bool:
+        """Delete the topic that comes and goes, and create it again where it was, so that whoever
+        hears nothing of it finds the same leader in the same epoch; False if it is not there.
+        """
+        registration = self._cluster.lookup(TopicPartition(self._scratch, 0))
+        if registration is None or registration.leader_id is None:
+            return False
+        others = [one for one in registration.replicas if one != registration.leader_id]
+        self._placed = (registration.leader_id, *others)
+        self._delete_scratch()
+        return True
 
     def _create(self, topic: str) -> None:
         options = self._options
@@ -71,6 +86,7 @@ class Admin(Client):
             topic=topic,
             partitions=options.partitions if is_kept else 1,
             replication_factor=options.replication_factor,
+            assignment=(self._placed,) if self._placed and not is_kept else None,
             config=options.topic if is_kept else options.scratch_topic,
         )
 
@@ -83,7 +99,10 @@ class Admin(Client):
             elif topic == self._topic:
                 self.scheduler.after(PAUSE_US, self._wait_for_leaders)
             else:
-                self._recreated()
+                self._placed = None
+                if self._has_scratch:
+                    self._recreated()
+                self._has_scratch = True
 
         self.ask(self._cluster.controller(self.stream), request, TIMEOUT_US, created)
 
@@ -96,6 +115,7 @@ class Admin(Client):
         if not self._begun:
             self._begun = True
             self._ready()
+            self._create(self._scratch)
             self.scheduler.after(self.stream.exponential(INTERVAL_US), self._act)
 
     def _act(self, _: None) -> None:
@@ -105,14 +125,15 @@ class Admin(Client):
         if self._options.moves and self.stream.chance(0.5):
             self._move()
         elif self.stream.chance(0.7):
-            self._delete_records()
+            self._delete_records(moves=self._options.moves and self.stream.chance(0.3))
         else:
             self._delete_scratch()
 
-    def _move(self) -> None:
-        """Replicas elsewhere, or back, or the leaders."""
-        name = TopicPartition(self._topic, self.stream.below(self._options.partitions))
-        kind = self.stream.below(5)
+    def _move(self, name: TopicPartition | None = None) -> None:
+        """Replicas elsewhere, or back, or the leaders; of a given partition, its replicas."""
+        kind = 2 if name is not None else self.stream.below(5)
+        if name is None:
+            name = TopicPartition(self._topic, self.stream.below(self._options.partitions))
         request: ReassignPartitionsRequest | BalanceLeadersRequest
         if kind == 0:
             request = BalanceLeadersRequest(threshold_percent=0)
@@ -132,14 +153,22 @@ class Admin(Client):
         request = ReassignPartitionsRequest(partitions=(called_off,))
         self.ask(self._cluster.controller(self.stream), request, TIMEOUT_US, lambda _: None)
 
-    def _delete_records(self) -> None:
+    def _delete_records(self, *, moves: bool = False) -> None:
+        """moves: then have the replicas elsewhere, where nobody was told of it."""
         name = TopicPartition(self._topic, self.stream.below(self._options.partitions))
         registration = self._cluster.lookup(name)
         if registration is None or registration.leader_id is None:
             return
         offset = self.stream.choice((-1, self.stream.below(50), self.stream.below(300)))
-        request = DeleteRecordsRequest(partitions=((name, offset),), timeout_ms=1000)
-        self.ask(registration.leader_id, request, TIMEOUT_US, lambda _: None)
+        request = DeleteRecordsRequest(
+            partitions=((name, registration.topic_id, offset),), timeout_ms=1000
+        )
+
+        def deleted(_: object) -> None:
+            if moves:
+                self._move(name)
+
+        self.ask(registration.leader_id, request, TIMEOUT_US, deleted)
 
     def _delete_scratch(self) -> None:
         self.ask(

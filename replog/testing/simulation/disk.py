@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from replog.errors import CorruptBatchError, LogFailedError, ReplogError
+from replog.errors import CorruptBatchError, LogFailedError, MissingLogError, ReplogError
 from replog.messages import ReplicaState
 from replog.registrations import NO_BROKER_EPOCH, PartitionRegistration
 from replog.runtime.ports import ReplicatedLog
@@ -54,6 +54,13 @@ class SimDisk:
         self.checkpointed: dict[TopicPartition, int] = {}
         self.clean_epoch = NO_BROKER_EPOCH
         """In the clean-shutdown marker; NO_BROKER_EPOCH where there is none."""
+        self.noted_epoch = NO_BROKER_EPOCH
+        """The latest broker epoch noted on it."""
+        self.missing: set[TopicPartition] = set()
+        """Partitions that held records, and whose logs somebody has removed; never iterated but
+        sorted."""
+        self._directories = 0
+        self.directory_id = self._new_directory()
         self.full = False
         self.failed = False
 
@@ -81,8 +88,14 @@ class SimDisk:
         self.topic_ids.clear()
         self.damaged.clear()
         self.checkpointed.clear()
-        self.clean_epoch = NO_BROKER_EPOCH
+        self.missing.clear()
+        self.clean_epoch = self.noted_epoch = NO_BROKER_EPOCH
+        self.directory_id = self._new_directory()
         self.metadata = self._empty_metadata_log()
+
+    def _new_directory(self) -> uuid.UUID:
+        self._directories += 1
+        return uuid.UUID(int=self.broker_id << 64 | self._directories, version=4)
 
     def _empty_metadata_log(self) -> SimMetadataLog:
         return SimMetadataLog(self.broker_id, METADATA_PARTITION, self._metadata_observer)
@@ -137,6 +150,9 @@ class SimStore:
         """Take the disk over: the marker is removed before anything is loaded."""
         self._disk = disk
         self.previous_broker_epoch = disk.clean_epoch
+        self.last_broker_epoch = disk.noted_epoch
+        self.directory_id = disk.directory_id
+        self.missing = frozenset(disk.missing)
         disk.clean_epoch = NO_BROKER_EPOCH
         self._states = tuple(self._found(key) for key in sorted(disk.logs))
 
@@ -151,6 +167,11 @@ class SimStore:
             log_end_offset=0 if damaged else log.log_end_offset,
             damaged=damaged,
         )
+
+    def note_broker_epoch(self, broker_epoch: int) -> None:
+        if self._disk.failed:
+            raise LogFailedError("expected a working disk, found a failed one")
+        self._disk.noted_epoch = NO_BROKER_EPOCH if self._disk.full else broker_epoch
 
     def replica_states(self) -> tuple[ReplicaState, ...]:
         return self._states
@@ -170,6 +191,8 @@ class SimStore:
             if topic_partition in disk.damaged:
                 raise damage_of(topic_partition)
             return log
+        if topic_partition in disk.missing and registration.leader_id is None:
+            raise MissingLogError(f"expected the log of {topic_partition}, found none")
         if log is not None:
             self.delete(topic_partition)
         return self._create(topic_partition, registration.topic_id)
@@ -183,8 +206,10 @@ class SimStore:
             )
         log = SimLog(disk.broker_id, topic_partition, disk.observer)
         log.full = disk.full
+        disk.missing.discard(topic_partition)
         disk.logs[topic_partition] = log
         disk.topic_ids[topic_partition] = topic_id
+        disk.observer.created(log)
         return log
 
     def settle_ahead(self, appends: Sequence[tuple[TopicPartition, Any]]) -> None:

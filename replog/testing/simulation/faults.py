@@ -22,7 +22,8 @@ from replog.testing.simulation.prng import Stream
 from replog.testing.simulation.scheduler import MICROSECONDS_PER_MS
 from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.sim_controller import SimController
-from replog.testing.simulation.world import World
+from replog.testing.simulation.world import SCRATCH, World
+from replog.types import TopicPartition
 
 CUT_MS_MAX = 12_000
 HELD_MS_MEAN = 4000
@@ -61,6 +62,7 @@ class Faults:
             "restart storm": self._storm,
             "shut down": self._shut_down,
             "cut": self._cut,
+            "recreate": self._recreate,
             "clog": self._clog,
             "reset": self._reset,
             "hold request": self._hold_request,
@@ -142,6 +144,8 @@ class Faults:
             if not leaders:
                 return None
             some = stream.choice(leaders)
+        if kind == "recreate unheard":
+            return self._drawn_recreation(now)
         if kind.endswith((" controller", " controllers")):
             return self._drawn_of_controllers(kind, now, min(down, CONTROLLER_DOWN_MS_MAX))
         links = links_cut(kind, some, world.addresses, voters, stream)
@@ -169,6 +173,18 @@ class Faults:
         if kind in {"stall disk", "fill disk", "fail disk"} and stream.chance(0.2):
             some = stream.choice(voters)
         return Action(now, kind, (some,), down)
+
+    def _drawn_recreation(self, now: int) -> Action | None:
+        """Its leader, or all its replicas, hear of nothing meanwhile."""
+        truth = self.world.truth.partitions.get(TopicPartition(SCRATCH, 0))
+        if truth is None or truth.registration.leader_id is None:
+            return None
+        deaf = truth.registration.replicas
+        if self._stream.chance(0.5):
+            deaf = (truth.registration.leader_id,)
+        voters = self.world.quorum.addresses
+        links = tuple(end for one in deaf for voter in voters for end in (voter, one))
+        return Action(now, "recreate", links, self._cut_ms())
 
     def _drawn_of_controllers(self, kind: str, now: int, down: int) -> Action:
         """Of the one that leads, more often than not."""
@@ -372,6 +388,13 @@ class Faults:
 
         self._undo_after(action.duration_ms, heal)
         return True
+
+    def _recreate(self, action: Action) -> bool:
+        """Delete the topic that comes and goes, and give its name to another one at once."""
+        if not self.world.admin.recreate():
+            return False
+        self.world.marks.hit("topic created again behind a cut")
+        return self._cut(action)
 
     def _clog(self, action: Action) -> bool:
         source, target = action.targets

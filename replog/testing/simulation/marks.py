@@ -36,6 +36,7 @@ NAMES = (
     "producer's batch repeated and answered as the first time",
     "consumer asked a new leader above its watermark",
     "consumer read from a follower",
+    "consumer told that what it read was lost",
     "broker fenced when its connections broke",
     "broker fenced when its session ran out",
     "controller crashed",
@@ -63,6 +64,8 @@ NAMES = (
     "broker cut off from the others",
     "one-way partition",
     "topic deleted and created again",
+    "topic created again behind a cut",
+    "another topic of the name asked for",
     "idempotent producer replaced after a loss",
     "producer crashed with batches unsettled",
 )
@@ -97,6 +100,8 @@ class Marks:
         elif isinstance(incident, ProduceRefused):
             if incident.error is ErrorCode.REQUEST_TIMED_OUT:
                 self.hit("produce timed out")
+            elif incident.error is ErrorCode.UNKNOWN_TOPIC_ID:
+                self.hit("another topic of the name asked for")
             elif incident.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self.hit("produce lost its leader")
             else:

@@ -37,6 +37,7 @@ FAULTS = (
     "restart at once",
     "cut off",
     "orphan leader",
+    "recreate unheard",
     "split",
     "one way",
     "clog",

@@ -14,8 +14,10 @@ from typing import Any
 from replog.controller.broker_image import raw_incarnation
 from replog.controller.incidents import DamageFound, EventFailed, TransitionRefused
 from replog.messages import (
+    DeleteRecordsRequest,
     FetchRequest,
     FetchResponse,
+    ListOffsetsRequest,
     ProduceRequest,
 )
 from replog.registrations import NO_BROKER_EPOCH, MetadataDelta, PartitionRegistration
@@ -37,6 +39,7 @@ EVENTS = (
     "high_watermark_set",
     "committed",
     "committed_loosely",
+    "log_created",
     "log_start_moved",
     "impossible_order",
     "registered",
@@ -46,6 +49,8 @@ EVENTS = (
     "request_taken",
     "produce_answered",
     "fetch_answered",
+    "records_deleted",
+    "offset_answered",
     "broker_told",
     "disk_lost",
 )
@@ -79,6 +84,7 @@ class Oracle:
         self._on_high_watermark_set = hears["high_watermark_set"]
         self._on_committed = hears["committed"]
         self._on_committed_loosely = hears["committed_loosely"]
+        self._on_log_created = hears["log_created"]
         self._on_log_start_moved = hears["log_start_moved"]
         self._on_impossible_order = hears["impossible_order"]
         self._on_registered = hears["registered"]
@@ -88,6 +94,8 @@ class Oracle:
         self._on_request_taken = hears["request_taken"]
         self._on_produce_answered = hears["produce_answered"]
         self._on_fetch_answered = hears["fetch_answered"]
+        self._on_records_deleted = hears["records_deleted"]
+        self._on_offset_answered = hears["offset_answered"]
         self._on_broker_told = hears["broker_told"]
         self._on_disk_lost = hears["disk_lost"]
 
@@ -131,6 +139,10 @@ class Oracle:
     def batch_repeated(self, log: SimLog, batch: StoredBatch) -> None:
         self.io_event(log)
         self.marks.hit("producer's batch repeated and answered as the first time")
+
+    def created(self, log: SimLog) -> None:
+        for hear in self._on_log_created:
+            hear(log)
 
     def set_aside(self, log: SimLog) -> None:
         self.note(f"{log} was set aside")
@@ -276,6 +288,12 @@ class Oracle:
         elif type(request) is FetchRequest and type(response) is FetchResponse:
             self.marks.fetch_answered(response)
             for hear in self._on_fetch_answered:
+                hear(broker, request, response)
+        elif type(request) is DeleteRecordsRequest:
+            for hear in self._on_records_deleted:
+                hear(broker, request, response)
+        elif type(request) is ListOffsetsRequest:
+            for hear in self._on_offset_answered:
                 hear(broker, request, response)
 
     def broker_told(self, broker: SimBroker, delta: MetadataDelta, version: int) -> None:

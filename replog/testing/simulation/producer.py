@@ -5,12 +5,14 @@ twice. With it as many are as the real producer's window (`client.produce_window
 after a failure all that are unsettled are sent again in their order.
 
 Its process may crash at any time, also while nobody leads: what was unsettled is given up, and its
-successor begins with ids that no leader knows.
+successor begins with ids that no leader knows. What was unsettled is given up, too, when its topic
+was deleted and another one has the name.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import uuid
 from collections.abc import Callable, Iterable
 
 from replog.client.produce_window import Leadership, ProduceWindow
@@ -27,6 +29,7 @@ RETRIED = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
         ErrorCode.REQUEST_TIMED_OUT,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
@@ -69,11 +72,14 @@ class _Lane:
         "producer_id",
         "retrying",
         "sent",
+        "topic_id",
         "unsettled",
         "window",
     )
 
     def __init__(self, producer_id: int, in_flight_max: int) -> None:
+        self.topic_id: uuid.UUID | None = None
+        """As it was when first asked for."""
         self.unsettled: list[ClientBatch] = []
         self.batches = 0
         """Made so far."""
@@ -117,8 +123,8 @@ class Producer(Client):
         super().__init__(address, scheduler, network, stream)
         self.options = options
         self.stopped = False
-        self.acknowledged: list[tuple[TopicPartition, ClientBatch, int]] = []
-        """Partition, batch, offset of all that the cluster vouches for (acks=all)."""
+        self.acknowledged: list[tuple[TopicPartition, uuid.UUID, ClientBatch, int]] = []
+        """Partition and its topic's id, batch, offset: what the cluster vouches for (acks=all)."""
         self._cluster = cluster
         self._on_batch = on_batch
         self._on_loss = on_loss
@@ -187,6 +193,8 @@ class Producer(Client):
         lane = self._lanes[name]
         while not lane.failed and lane.sent < len(lane.unsettled):
             leadership = lane.leadership or self._look_up(name)
+            if self._lanes[name] is not lane:
+                return
             if leadership is None:
                 self._fail(name)
                 return
@@ -204,22 +212,34 @@ class Producer(Client):
         registration = self._cluster.lookup(name)
         if registration is None or registration.leader_id is None:
             return None
+        lane = self._lanes[name]
+        if lane.topic_id is None:
+            lane.topic_id = registration.topic_id
+        elif lane.topic_id != registration.topic_id:
+            self._lanes.update(self._new_lanes((name,)))
+            return None
         return Leadership(registration.leader_id, registration.leader_epoch)
 
     def _send(self, name: TopicPartition, leader: int, batch: ClientBatch, ordinal: int) -> None:
         acks = self.options.acks
+        lane = self._lanes[name]
+        assert lane.topic_id is not None
         request = ProduceRequest(
-            partitions=((name, batch),), acks=acks, timeout_ms=self.options.timeout_us // 2000
+            partitions=((name, lane.topic_id, batch),),
+            acks=acks,
+            timeout_ms=self.options.timeout_us // 2000,
         )
-        if acks == Acks.NONE:
-            self.ask(leader, request, self.options.backoff_us, lambda _: self._settle(name, batch))
-            return
-        self.ask(
-            leader,
-            request,
-            self.options.timeout_us,
-            lambda response: self._answered(name, batch, ordinal, response),
-        )
+
+        def answered(response: ProduceResponse | None) -> None:
+            if self._lanes[name] is not lane:
+                return  # it is over, with its topic
+            if acks == Acks.NONE:
+                self._settle(name, batch)
+            else:
+                self._answered(name, batch, ordinal, response)
+
+        wait_us = self.options.backoff_us if acks == Acks.NONE else self.options.timeout_us
+        self.ask(leader, request, wait_us, answered)
 
     def _answered(
         self,
@@ -229,11 +249,12 @@ class Producer(Client):
         response: ProduceResponse | None,
     ) -> None:
         lane = self._lanes[name]
+        assert lane.topic_id is not None
         answer = None if response is None else response.partitions[0]
         if answer is not None and answer.error is ErrorCode.NONE:
             lane.window.acknowledged(ordinal)
             if self.options.acks == Acks.ALL:
-                self.acknowledged.append((name, batch, answer.base_offset))
+                self.acknowledged.append((name, lane.topic_id, batch, answer.base_offset))
             self._settle(name, batch)
             return
         lane.in_flight -= 1
@@ -286,7 +307,7 @@ class Producer(Client):
     def _try_again(self, what: tuple[TopicPartition, _Lane]) -> None:
         name, lane = what
         if self._lanes[name] is not lane:
-            return  # it went with its process
+            return  # it went with its process, or its topic
         lane.failed = lane.retrying = False
         lane.leadership = None
         self._send_ready(name)

@@ -104,6 +104,9 @@ class QuorumOracle:
     def batch_repeated(self, log: SimLog, batch: StoredBatch) -> None:
         """Nobody repeats metadata."""
 
+    def created(self, log: SimLog) -> None:
+        """Of a copy of the metadata a node has one, from the start."""
+
     def set_aside(self, log: SimLog) -> None:
         """Nobody sets metadata aside."""
 

@@ -48,6 +48,9 @@ class LogObserver(Protocol):
     def batch_repeated(self, log: SimLog, batch: StoredBatch) -> None:
         """A producer sent `batch` again; nothing was appended."""
 
+    def created(self, log: SimLog) -> None:
+        """It is empty, whatever its broker had before."""
+
     def set_aside(self, log: SimLog) -> None:
         """A damaged log was replaced by an empty one."""
 

@@ -35,6 +35,8 @@ class PartitionTruth:
         """The true one."""
         self.log_start = 0
         """The highest that any leader has set."""
+        self.low_watermark = 0
+        """The highest that was answered: no live replica had anything below it then."""
         self.written: dict[BatchKey, tuple[StoredBatch, BatchKey | None]] = {}
         """Every batch ever written, with the one before it."""
         self.zombie_batches: set[BatchKey] = set()

@@ -11,6 +11,7 @@ from replog.testing.simulation.batches import ClientBatch
 from replog.testing.simulation.checkers.clients import (
     ConsumersSeeTheCommitted,
     ProducersKeepTheirOrder,
+    TopicsAnswerForThemselves,
 )
 from replog.testing.simulation.checkers.committed import (
     AcknowledgedIsCommitted,
@@ -24,9 +25,9 @@ from replog.testing.simulation.checkers.controllers import (
     StateIsTheLog,
     VouchersAreWhatTheySay,
 )
+from replog.testing.simulation.checkers.log_starts import LogStartsOnlyRise
 from replog.testing.simulation.checkers.logs import (
     LogMatching,
-    LogStartsOnlyRise,
     OneLeaderPerEpoch,
     TruncationsAreSafe,
     WatermarksOnlyRise,
@@ -138,13 +139,18 @@ class World:
         """Whether the topic exists and clients use it."""
         return bool(self.producers)
 
+    @property
+    def all_producers(self) -> list[Producer]:
+        scratch = self.scratch_producer
+        return self.producers if scratch is None else [*self.producers, scratch]
+
     def stop_clients(self) -> None:
         """Nothing new is asked for; what was begun goes on."""
         self.admin.stopped = True
-        for producer in self.producers:
+        for producer in self.all_producers:
             producer.stopped = True
-        if self.scratch_producer is not None:
-            self.scratch_producer.stopped = True
+        for consumer in self.consumers:
+            consumer.reads_again = False
 
     @property
     def partitions(self) -> list[TopicPartition]:
@@ -154,7 +160,7 @@ class World:
     @property
     def operations(self) -> int:
         """Client requests that were answered or given up."""
-        clients = (self.admin, *self.producers, *self.consumers)
+        clients = (self.admin, *self.all_producers, *self.consumers)
         return sum(client.operations for client in clients)
 
     def _lookup(self, name: TopicPartition) -> PartitionRegistration | None:
@@ -168,7 +174,7 @@ class World:
             OneLeaderPerEpoch(truth),
             WatermarksOnlyRise(truth),
             TruncationsAreSafe(truth),
-            LogStartsOnlyRise(truth),
+            LogStartsOnlyRise(truth, lambda: quorum.image),
             EpochsOnlyGrow(truth),
             JoinersAreEligible(truth),
             UncleanLeavesTheIsr(truth),
@@ -177,6 +183,7 @@ class World:
             NoZombieCommits(truth),
             AcknowledgedIsCommitted(truth),
             ConsumersSeeTheCommitted(truth),
+            TopicsAnswerForThemselves(),
             self.order,
             self.losses,
             StateIsTheLog(truth, quorum),
@@ -214,7 +221,8 @@ class World:
         for number in range(options.producers):
             self.producers.append(self._producer(CLIENTS_FROM + number, number, stream))
         self.scratch_producer = self._scratch_producer(CLIENTS_FROM + 50)
-        for number in range(options.consumers):
+        read = [self.partitions[number % options.partitions] for number in range(options.consumers)]
+        for number, partition in enumerate([*read, TopicPartition(SCRATCH, 0)]):
             address = CLIENTS_FROM + 100 + number
             self.consumers.append(
                 Consumer(
@@ -223,21 +231,22 @@ class World:
                     self.network,
                     self.streams.stream(f"client {address}"),
                     self.cluster,
-                    self.partitions[number % options.partitions],
+                    partition,
                     isolation=stream.choice((Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)),
                     rack=f"rack {number % 2}" if options.racks else None,
                     wait_ms=options.fetch_wait,
                     on_follower_read=lambda: self.marks.hit("consumer read from a follower"),
+                    on_loss=lambda: self.marks.hit("consumer told that what it read was lost"),
                 )
             )
 
     def _scratch_producer(self, address: int) -> Producer:
-        """Writes to the topic that comes and goes; nothing is promised to it."""
+        """Writes to the topic that comes and goes."""
         options = ProducerOptions(
-            acks=Acks.LEADER,
+            acks=self.streams.stream("clients").choice((Acks.ALL, Acks.LEADER)),
             idempotent=False,
             in_flight_max=1,
-            interval_us=1_000_000,
+            interval_us=500_000,
             records_max=2,
             timeout_us=1_000_000,
             backoff_us=100_000,

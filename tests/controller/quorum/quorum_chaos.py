@@ -45,8 +45,10 @@ def turn(world: World, draw: random.Random, pace_ms: int) -> None:
     elif fault < 0.9:
         for member in world.leaders:
             world.resign(member)
-    else:
+    elif fault < 0.96:
         world.members[draw.choice(everybody)].log.take_snapshot()
+    else:
+        world.wipe(draw.choice(everybody))
 
 
 def start_all(world: World) -> None:

@@ -56,6 +56,10 @@ class Checkers:
             if key in self.contacts and request.replica_id in self.voters:
                 self.contacts[key][request.replica_id] = now_ms
 
+    def wiped(self, member_id: int) -> None:
+        """It knows no epoch any more; the votes that it has given stay given."""
+        self.said_epoch[member_id] = 0
+
     def stepped(self, member, effects, now_ms: int) -> None:
         role = member.quorum.role
         for place, effect in enumerate(effects):
@@ -136,7 +140,7 @@ class Checkers:
         )
         self.said_epoch[member.id] = epoch
         demand(
-            member.persisted.leader_epoch >= epoch,
+            member.wiped or member.persisted.leader_epoch >= epoch,
             "an epoch is persisted before it is spoken of",
             member=member.id,
             epoch=epoch,
@@ -162,8 +166,14 @@ class Checkers:
                 voter
                 for voter, peer in member.world.members.items()
                 if voter in self.voters
-                and peer.log.synced_end_offset >= offset
-                and peer.log.entries[:offset] == log.entries[:offset]
+                and (
+                    # What it had vouched for may count until it is heard of again.
+                    peer.wiped
+                    or (
+                        peer.log.synced_end_offset >= offset
+                        and peer.log.entries[:offset] == log.entries[:offset]
+                    )
+                )
             ]
             demand(
                 len(durable) >= self.majority,

@@ -67,6 +67,9 @@ class Member:
         self.id = member_id
         self.log = MemoryQuorumLog()
         self.persisted = ElectionState()
+        self.wiped = False
+        """Its disk is another one than it had, and it has promised nothing since."""
+        self.directory = 0
         self.quorum: Quorum | None = None
         self.run = 0
         self.tick_ms: int | None = None
@@ -102,8 +105,18 @@ class World:
         assert member.quorum is None
         member.run += 1
         member.asked = {}
+        if member.wiped:
+            self.checkers.wiped(member_id)
         draw = self.random.randrange
-        member.quorum = Quorum(member_id, self.voters, member.log, draw, OPTIONS)
+        member.quorum = Quorum(
+            member_id,
+            self.voters,
+            member.log,
+            draw,
+            OPTIONS,
+            has_forgotten=member.wiped,
+            directory_id=b"%d" % member.directory,
+        )
         self._carry_out(member, member.quorum.start(member.persisted, self.now_ms))
 
     def kill(self, member_id: int, *, noticed: bool | None = None) -> None:
@@ -118,6 +131,20 @@ class World:
         for peer in self.members.values():
             if noticed and peer is not member:
                 self._at(1, peer.id, peer.run, MemberConnectionLost(member_id=member_id))
+
+    def wipe(self, member_id: int) -> bool:
+        """Replace the disk of a member by an empty one; of one voter at a time, since a majority
+        must remember.
+        """
+        if len(self.voters) < 3 or any(one.wiped for one in self.members.values()):
+            return False
+        self.kill(member_id)
+        member = self.members[member_id]
+        member.log, member.persisted = MemoryQuorumLog(), ElectionState()
+        member.wiped = member_id in self.voters
+        self.checkers.wiped(member_id)
+        member.directory += 1
+        return True
 
     def step(self, member: Member, event) -> None:
         if member.quorum is None:
@@ -159,7 +186,7 @@ class World:
         start = log.log_end_offset
         match effect:
             case fx.PersistQuorumState(state):
-                member.persisted = state
+                member.persisted, member.wiped = state, False
             case fx.AppendLeaderChange(epoch, leader, _, _):
                 completions.append(self._append(log, [Entry(epoch, f"leader {leader}")]))
             case fx.AppendAsLeader(_, epoch, batches):

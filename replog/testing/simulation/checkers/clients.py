@@ -1,16 +1,30 @@
-"""What clients may see: I7, I10, I11, I19, I20, I21, I22."""
+"""What clients may see: I7, I10, I11, I19, I20, I21, I22, I34."""
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
-from replog.messages import CONSUMER, ErrorCode, FetchRequest, FetchResponse
+from replog.messages import (
+    CONSUMER,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    ErrorCode,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
+from replog.replication.fetch_session import FINAL_EPOCH
 from replog.testing.simulation.batches import ClientBatch, StoredBatch
 from replog.testing.simulation.sim_broker import SimBroker
 from replog.testing.simulation.sim_log import SimLog
 from replog.testing.simulation.truth import PartitionTruth, Truth
 from replog.testing.simulation.violation import Violation
-from replog.types import NO_PRODUCER_ID, TopicPartition
+from replog.types import NO_LEADER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 
 class ConsumersSeeTheCommitted:
@@ -27,19 +41,35 @@ class ConsumersSeeTheCommitted:
     ) -> None:
         if request.replica_id != CONSUMER:
             return
-        asked = {part.topic_partition: part.fetch_offset for part in request.partitions}
+        parts = {part.topic_partition: part for part in request.partitions}
         for fetched in response.partitions:
+            asked = parts[fetched.topic_partition]
+            if fetched.records is not None:
+                self._check_history(broker, asked)
             truth = self.truth.partitions.get(fetched.topic_partition)
             log = self.truth.log_of(broker.broker_id, fetched.topic_partition)
             if truth is None or log is None or self.truth.truth_of(log) is not truth:
                 continue
-            offset = asked[fetched.topic_partition]
+            offset = asked.fetch_offset
             if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._check_out_of_range(log, truth, offset)
             elif fetched.error is ErrorCode.NONE and fetched.high_watermark > truth.high_watermark:
                 raise Violation("I7", f"{log} shows a consumer more than is committed: {fetched}")
             if fetched.records is not None:
                 self._check_records(log, truth, offset, fetched.records)
+
+    def _check_history(self, broker: SimBroker, asked: FetchPartition) -> None:
+        """Who is given more has before it what he says that he has read, whatever may be lost."""
+        log = self.truth.log_of(broker.broker_id, asked.topic_partition)
+        before = None if log is None else log.batch_at(asked.fetch_offset - 1)
+        if asked.last_fetched_epoch == NO_LEADER_EPOCH or before is None:
+            return
+        if before.leader_epoch != asked.last_fetched_epoch:
+            raise Violation(
+                "I11",
+                f"{log} gives a consumer more, who has read {asked.fetch_offset - 1} in epoch "
+                f"{asked.last_fetched_epoch}, and not {before}",
+            )
 
     def _check_out_of_range(self, log: SimLog, truth: PartitionTruth, offset: int) -> None:
         leads = self.truth.claims.get((log.broker_id, truth.name))
@@ -65,6 +95,43 @@ class ConsumersSeeTheCommitted:
             if batch.base_offset > offset if expected is None else batch.base_offset != expected:
                 raise Violation("I19", f"{log} answers a fetch at {offset} with {records}")
             expected = batch.last_offset + 1
+
+
+class TopicsAnswerForThemselves:
+    """I34: what is asked of a topic is done by a replica of that one, and not of its namesake."""
+
+    def fetch_answered(
+        self, broker: SimBroker, request: FetchRequest, response: FetchResponse
+    ) -> None:
+        if request.session_epoch != FINAL_EPOCH:
+            return  # a follower's: only what has changed is in it
+        ids = {part.topic_partition: part.topic_id for part in request.partitions}
+        for fetched in response.partitions:
+            self._check(broker, ids[fetched.topic_partition], fetched)
+
+    def produce_answered(
+        self, broker: SimBroker, request: ProduceRequest, response: ProduceResponse
+    ) -> None:
+        for (_, topic_id, _), answer in zip(request.partitions, response.partitions, strict=True):
+            self._check(broker, topic_id, answer)
+
+    def records_deleted(
+        self, broker: SimBroker, request: DeleteRecordsRequest, response: DeleteRecordsResponse
+    ) -> None:
+        for (_, topic_id, _), answer in zip(request.partitions, response.partitions, strict=True):
+            self._check(broker, topic_id, answer)
+
+    def offset_answered(
+        self, broker: SimBroker, request: ListOffsetsRequest, response: ListOffsetsResponse
+    ) -> None:
+        self._check(broker, request.topic_id, response)
+
+    def _check(self, broker: SimBroker, topic_id: uuid.UUID, answer: Any) -> None:
+        held_id = broker.disk.topic_ids.get(answer.topic_partition)
+        if answer.error is ErrorCode.NONE and held_id != topic_id:
+            raise Violation(
+                "I34", f"{broker} has topic {held_id} and is asked for {topic_id}: {answer}"
+            )
 
 
 class ProducersKeepTheirOrder:

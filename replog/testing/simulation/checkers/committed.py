@@ -161,7 +161,7 @@ class AcknowledgedIsCommitted:
     ) -> None:
         if request.acks != Acks.ALL:
             return
-        for (name, content), answer in zip(request.partitions, response.partitions, strict=True):
+        for (name, _, content), answer in zip(request.partitions, response.partitions, strict=True):
             if answer.error is not ErrorCode.NONE:
                 continue
             truth = self.truth.partitions.get(name)

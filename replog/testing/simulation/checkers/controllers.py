@@ -168,7 +168,7 @@ class VouchersAreWhatTheySay:
             raise Violation("I12", f"{partition.records()}: one vouches in two ways")
         if elr and len(isr) >= partition.min_insync_replicas:
             raise Violation("I12", f"{partition.records()}: eligible although enough are in sync")
-        if len(isr) > 1 and not all(map(image.is_live, isr)):
+        if partition.leader_id is not None and not all(map(image.is_live, isr)):
             raise Violation("I12", f"{partition.records()}: in sync although fenced or leaving")
         for broker_id in elr:
             self._check(truth, broker_id)

@@ -1,4 +1,4 @@
-"""What one log may look like beside the others: I4, I5 (claims), I7, I9, I17, I18, I19, I30."""
+"""What one log may look like beside the others: I4, I5 (claims), I7, I9, I17, I18, I19."""
 
 from __future__ import annotations
 
@@ -179,17 +179,3 @@ class TruncationsAreSafe:
             "I18",
             f"{log} takes epoch {epoch} to begin at {start_offset}; its leader began it at {began}",
         )
-
-
-class LogStartsOnlyRise:
-    """I30: a log start only grows, and deletes nothing at or above what is committed."""
-
-    def __init__(self, truth: Truth) -> None:
-        self.truth = truth
-
-    def log_start_moved(self, log: SimLog, truth: PartitionTruth, old: int) -> None:
-        if log.log_start_offset < old or log.log_start_offset > truth.high_watermark:
-            raise Violation(
-                "I30",
-                f"{log} moved its start from {old}; committed is up to {truth.high_watermark}",
-            )

@@ -1,0 +1,1 @@
+"""Native callers only; see the .pxd."""
