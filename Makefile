@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n auto --dist loadgroup
 
 .PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan threads tsan fuzz \
-	crash faults faults-mutants sim shake scenarios mutants lint format check bench bench-quick bench-spark build environment \
+	crash faults faults-mutants sim shake scenarios mutants lint format check bench bench-quick bench-spark bench-growth build environment \
 	environment-run annotate dist clean
 
 help: ## what each target does
@@ -83,20 +83,25 @@ format: environment ## let ruff put the layout right
 
 check: test crash faults sim shake judge asan threads tsan fuzz lint ## what CI runs, nothing more
 
-bench: build ## every benchmark at full size but Spark's
+bench: build ## every benchmark at full size but Spark's and those of growth
 	@mkdir -p bench/results
-	$(PYTEST) bench -q --ignore bench/bench_spark.py --benchmark-json=bench/results/run.json
+	$(PYTEST) bench -q --ignore bench/bench_spark.py --ignore-glob 'bench/bench_growth*' --benchmark-json=bench/results/run.json
 	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 bench-quick: build ## every bar of the issues, under 10 minutes
 	@mkdir -p bench/results
-	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --ignore bench/bench_spark.py \
+	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --ignore bench/bench_spark.py --ignore-glob 'bench/bench_growth*' \
 		--benchmark-json=bench/results/run.json
 	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 bench-spark: build ## Spark over segments against Spark over Parquet (Java; about 15 minutes)
 	@mkdir -p bench/results
 	$(PYTEST) bench/bench_spark.py -q --benchmark-json=bench/results/run.json
+	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
+
+bench-growth: build ## how costs grow with size: exponents, and what must open (under 15 minutes)
+	@mkdir -p bench/results
+	$(PYTEST) bench/bench_growth*.py -q --benchmark-json=bench/results/run.json
 	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
 environment: ## .venv with everything for development
