@@ -1,5 +1,4 @@
-"""The documents are true: every example of the README runs, and the architecture names every
-module."""
+"""The documents are true: examples of the README run, and what the documents name is there."""
 
 import os
 import re
@@ -82,9 +81,10 @@ def test_spark_example_runs(folder):
 
 
 def test_links_of_the_documents_lead_somewhere():
-    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in listed("*.md"):
         for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / name).read_text()):
-            assert (ROOT / target).exists(), f"{name} links to {target}, which is not there"
+            there = ((ROOT / name).parent / target).exists()
+            assert there, f"{name} links to {target}, which is not there"
 
 
 def test_make_targets_that_the_documents_name_are_there():
@@ -94,14 +94,86 @@ def test_make_targets_that_the_documents_name_are_there():
         assert named <= targets, f"{name} names {sorted(named - targets)}, which make does not know"
 
 
-def test_architecture_names_every_module():
-    """Goal: the tree in ARCHITECTURE.md is the tree. Method: look for each module's name in it."""
-    modules = {
-        path.stem
-        for package in ("replog", "spark_integration", "pyspark_replog")
-        for kind in ("py", "pyx", "pxd")
-        for path in (ROOT / package).rglob(f"*.{kind}")
-        if path.stem != "__init__"
+def listed(*patterns: str) -> list[str]:
+    """Files of the project, as git knows them."""
+    ran = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *patterns],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        pytest.skip("not a git checkout")
+    return [name for name in ran.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+SOURCES = ("replog/", "spark_integration/", "pyspark_replog/", "codegen/")
+
+
+def test_every_package_has_its_paragraph():
+    """Goal: the packages in ARCHITECTURE.md are the packages that there are."""
+    packages = {
+        str(Path(name).parent) for name in listed("*__init__.py") if name.startswith(SOURCES)
     }
-    missing = {name for name in modules if not re.search(rf"\b{name}\b", ARCHITECTURE)}
-    assert not missing, f"give each a sentence in the tree of ARCHITECTURE.md: {sorted(missing)}"
+    described = re.findall(r"^\*\*`([a-z_/]+)/`\*\*", ARCHITECTURE, re.MULTILINE)
+    assert len(described) == len(set(described))
+    assert packages - set(described) == set(), "give each a paragraph in ARCHITECTURE.md, section 2"
+    assert set(described) - packages == {"tests", "bench"}, "not a package (any more)"
+
+
+def test_every_module_says_at_its_head_what_it_is():
+    """A .pxd without a .pyx is a module too; its head is a comment."""
+    headless = []
+    for name in listed("*.py", "*.pyx", "*.pxd"):
+        beside = (ROOT / name).with_suffix(".pyx")
+        if not name.startswith(SOURCES) or (name.endswith(".pxd") and beside.exists()):
+            continue
+        lines = (ROOT / name).read_text().splitlines()
+        code = [line for line in lines if not line.startswith("# cython:")]
+        begins = "# " if name.endswith(".pxd") else '"""'
+        if not (code and code[0].removeprefix("r").startswith(begins)):
+            headless.append(name)
+    assert not headless, f"begin each with a docstring that says what it is: {headless}"
+
+
+def test_what_the_documents_name_is_there():
+    """Goal: no path and no name in ARCHITECTURE.md or CONTRIBUTING.md outlives what it names.
+
+    Method: paths are looked up below the root and the folders that the text speaks of, every other
+    word in backticks as a word somewhere in the sources.
+    """
+    sources = listed("*.py", "*.pyx", "*.pxd", "*.h", "*.c", "*.toml", "*.pyi", "Makefile")
+    words = set(re.findall(r"\w+", "\n".join((ROOT / name).read_text() for name in sources)))
+    words |= {Path(name).stem for name in listed()}
+    below = ("", "replog", "replog/_native", "replog/wire", "tests", "tests/sim")
+    for document in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        for named in re.findall(r"`([^`\n]+)`", (ROOT / document).read_text()):
+            if named.startswith("bench/results/"):
+                continue  # written by `make bench`
+            if re.fullmatch(r"[\w.*-]*/[\w./*-]*|[\w-]+\.(?:md|py|txt|toml)", named):
+                found = any(list((ROOT / folder).glob(named)) for folder in below)
+                assert found, f"{document} names {named}, which is not there"
+            else:
+                gone = set(re.findall(r"(?<![*\w])\w{4,}", named)) - words
+                assert not gone, f"{document} names `{named}`; no source has {sorted(gone)}"
+
+
+def test_decisions_have_their_line_in_the_index():
+    text = (ROOT / "docs" / "decisions.md").read_text()
+    titles = re.findall(r"^### (\d+)\. (.+)$", text, re.MULTILINE)
+    numbers = [number for number, _ in titles]
+    assert len(numbers) == len(set(numbers)), "two decisions have one number"
+    index = text.partition("## Index")[2].partition("\n## ")[0]
+    lines = re.findall(r"^- \*\*(\d+)\*\* (.+(?:\n  .+)*)", index, re.MULTILINE)
+    assert [number for number, _ in lines] == numbers, "index and records differ in their order"
+    for (number, title), (_, line) in zip(titles, lines, strict=True):
+        assert " ".join(line.split()).startswith(title), f"the index calls {number} otherwise"
+
+
+def test_decisions_that_are_cited_are_there():
+    text = (ROOT / "docs" / "decisions.md").read_text()
+    numbers = set(re.findall(r"^### (\d+)\.", text, re.MULTILINE))
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "bench/NOTES.md", "docs/decisions.md"):
+        cited = set(re.findall(r"\brecord (\d+)\b", (ROOT / name).read_text()))
+        assert cited <= numbers, f"{name} cites {sorted(cited - numbers)}"

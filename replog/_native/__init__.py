@@ -1,0 +1,1 @@
+"""The native engine: bytes of record batches and segments. Each module says what it owns."""

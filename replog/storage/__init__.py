@@ -1,0 +1,1 @@
+"""What must outlive a crash beside the segments: small files, logs with them, log directories."""

@@ -1,6 +1,6 @@
 """A replica's log in memory, with the crash behaviour of the real one.
 
-What a crash leaves (ARCHITECTURE.md section 8 says why the real log leaves the same):
+What a crash leaves (ARCHITECTURE.md section 6 says why the real log leaves the same):
 
 - Batches are written to the kernel at once: a crash of the process loses none of them. A loss of
   power keeps everything below `durable_end_offset` and a drawn prefix of what lies above it; a torn
