@@ -428,10 +428,7 @@ cdef class Log(FollowerLog):
                 break
             headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
             completed = producers.replay(headers[headers["base_offset"] >= start])
-        segment.transaction_index.reset()
-        for transaction in completed:
-            if transaction.aborted:
-                segment.transaction_index.append(transaction)
+        segment.transaction_index.replace(entry for entry in completed if entry.aborted)
         return 0
 
     def close(self, *, flush=True):

@@ -10,7 +10,7 @@ from replog._native.segment_files cimport SegmentFiles
 cdef class LogSegment(SegmentFiles):
     cdef int64_t index_interval_bytes
     cdef bint dense                       # offsets have no holes inside the segment (not compacted)
-    cdef bint missing_index               # a file of the indexes was not there at open
+    cdef bint missing_index               # one of the two files is not there, or not filled
     cdef bint indexes_checked
     cdef bint aborts_checked              # the .txnindex was compared with the batches
     cdef bint timestamp_known
@@ -22,6 +22,7 @@ cdef class LogSegment(SegmentFiles):
     cdef int64_t joined_end               # the next segment's base, once found to be reached; or -1
 
     cdef int open_indexes(self) except -1
+    cdef bint has_timestamp(self) except -1
     cdef int open_timestamp(self) except -1
     # Write the batches, all or none; then note them, which fails for want of memory only.
     cdef int append(self, BatchSet batches) except -1

@@ -68,12 +68,21 @@ cdef class LogSegment(SegmentFiles):
             if self.missing_index or not self.offsets.check() or not self.times.check() or (
                 self.offsets.entry_count
                 and not 0 <= self.offsets.last_position < self.file.size_bytes
-            ):
+            ) or (not self.times.entry_count and self.has_timestamp()):
                 self.rebuild_indexes()
             self.indexes_checked = True
         finally:
             self.let_go()
         return 0
+
+    cdef bint has_timestamp(self) except -1:
+        """Whether the first batch has one: then the time index has an entry, or was not filled."""
+        cdef BatchHeader header
+        if self.file.size_bytes < HEADER_BYTES:
+            return False
+        return parse_header(
+            self.file.map(self.file.size_bytes), self.file.size_bytes, 0, &header
+        ) == BATCH_OK and header.max_timestamp >= 0
 
     cdef int open_timestamp(self) except -1:
         """Largest timestamp from the last time entry, as Kafka loads it; -1 if there is none."""
@@ -330,9 +339,10 @@ cdef class LogSegment(SegmentFiles):
         size = self.file.size_bytes
         if size == 0:
             return
-        # Whoever asks meanwhile waits for the guard.
+        # Whoever asks meanwhile waits for the guard; if this ends early, the next one begins anew.
         self.indexes_checked = False
         self.timestamp_known = False
+        self.missing_index = True
         bytes = self.file.map(max(self.map_bytes, size))
         headers = <BatchHeader*> malloc(SCAN_CHUNK * sizeof(BatchHeader))
         if headers == NULL:
@@ -352,8 +362,9 @@ cdef class LogSegment(SegmentFiles):
                 position += end
         finally:
             free(headers)
-            self.indexes_checked = True
-            self.timestamp_known = True
+        self.indexes_checked = True
+        self.timestamp_known = True
+        self.missing_index = False
         if outcome != BATCH_OK:
             self.refuse(outcome, position)
         self.close_times()

@@ -76,11 +76,11 @@ cdef class TransactionIndex:
                 f"expected an open transaction index; {self.path!r} was closed", path=self.path
             )
         if self.file is None and not self.looked:
-            self.looked = True
             try:
                 self.file = MappedFile(self.path, writable=True)
             except FileNotFoundError:
                 self.file = None
+            self.looked = True  # not sooner: an opening that failed has found nothing out
         if self.file is None and create:
             self.file = MappedFile(self.path, writable=True, create=True)
             self.created = True
@@ -183,6 +183,27 @@ cdef class TransactionIndex:
                 return True
             kept_last = load_int64(at + place * ENTRY_BYTES + 18)
         return False
+
+    def replace(self, entries):
+        """Have these entries and no others, durably; on an error, and after a crash, these or all
+        that there were: of a part of them nobody could tell that it is one.
+        """
+        cdef TransactionIndex fresh
+        self.open_file(False)
+        fresh = TransactionIndex(self.path + ".tmp", self.base_offset)
+        try:
+            fresh.make_file()
+            fresh.reset()
+            for entry in entries:
+                fresh.append(entry)
+            fresh.flush()
+            fresh.rename_to(self.path)
+        except BaseException:
+            fresh.close()
+            raise
+        if self.file is not None:
+            self.file.close()
+        self.file, self.last_offset, self.created = fresh.file, fresh.last_offset, True
 
     def reset(self):
         """Drop every entry; the file, if there is one, stays and is empty."""
