@@ -88,7 +88,7 @@ bench: build ## every benchmark at full size but Spark's and those of growth
 	$(PYTEST) bench -q --ignore bench/bench_spark.py --ignore-glob 'bench/bench_growth*' --benchmark-json=bench/results/run.json
 	$(BIN)/python -m bench.merge_results bench/results/run.json bench/results/latest.json
 
-bench-quick: build ## every bar of the issues, under 10 minutes
+bench-quick: build ## every bar at a smaller size, under 10 minutes
 	@mkdir -p bench/results
 	REPLOG_BENCH_QUICK=1 $(PYTEST) bench -q --ignore bench/bench_spark.py --ignore-glob 'bench/bench_growth*' \
 		--benchmark-json=bench/results/run.json

@@ -177,3 +177,29 @@ def test_decisions_that_are_cited_are_there():
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "bench/NOTES.md", "docs/decisions.md"):
         cited = set(re.findall(r"\brecord (\d+)\b", (ROOT / name).read_text()))
         assert cited <= numbers, f"{name} cites {sorted(cited - numbers)}"
+
+
+def test_invariants_that_are_cited_have_their_line_in_the_key():
+    """I4, and ranges such as I23 to I28; the other way round as well."""
+    key = (ROOT / "docs" / "invariants.md").read_text()
+    explained = set(re.findall(r"^- \*\*([ILQ]\d+)\*\* ", key, re.MULTILINE))
+    cited = set()
+    for name in listed("*.py", "*.pyx", "*.pxd", "*.pyi"):
+        text = (ROOT / name).read_text()
+        cited |= set(re.findall(r"\b[ILQ]\d{1,2}\b", text))
+        for letter, first, last in re.findall(r"\b([ILQ])(\d+) to \1(\d+)\b", text):
+            cited |= {f"{letter}{number}" for number in range(int(first), int(last) + 1)}
+    assert cited - explained == set(), "say in docs/invariants.md what these mean"
+    assert explained - cited == set(), "nothing cites these: take them out of docs/invariants.md"
+
+
+def test_nothing_points_outside_the_repository():
+    """Such as sections of papers that are not here, or bars in issues, which users cannot see."""
+    outside = re.compile(r"\bFacts \d|\bbars? of the issue|\bissue #?\d")
+    found = [
+        f"{name}: {match.group()}"
+        for name in listed("*.py", "*.pyx", "*.pxd", "*.pyi", "*.md", "Makefile", "*.toml")
+        if name != "tests/test_docs.py"
+        for match in outside.finditer((ROOT / name).read_text())
+    ]
+    assert not found, f"name the source itself (a class of Kafka's, a KIP): {found}"

@@ -2,10 +2,11 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """What the engine asks of the file system, as one table of system calls and as whole-file verbs.
 
-Nothing else of replog opens, writes, maps, syncs, resizes, renames or unlinks a file, and all of it
-goes through the table `system_calls`, which tests replace to count, fail and record each call.
-EINTR is retried here, whatever the call. A name that was made, moved or removed is durable only
-after fsync_dir of its directory; `file_replacement` does all of it.
+Whatever the engine does with a file goes through the table `system_calls`, which tests replace to
+count, fail and record each call; this module, `file_replacement` and `mapped_file` call it.
+(Readers of files that others write open them by themselves.) EINTR is retried here, whatever the
+call. A name that was made, moved or removed is durable only after fsync_dir of its directory;
+`file_replacement` does all of it.
 
 Errors: FileNotFoundError and FileExistsError as Python's own; NoSpaceError for a full disk, quota
 or size limit; LogFailedError for EIO and for any failed sync; StorageError for the rest.

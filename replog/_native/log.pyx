@@ -336,7 +336,8 @@ cdef class Log(FollowerLog):
 
         Only committed segments go, the oldest first. Files are renamed now and unlinked once
         file_delete_delay_ms has passed, by a later call; views stay readable. Raises UsageError
-        for a now_ms that is no integer, LogFailedError, LogClosedError. Facts 4.4.
+        for a now_ms that is no integer, LogFailedError, LogClosedError. The rules are those of
+        Kafka's UnifiedLog.deleteOldSegments.
         """
         cdef int64_t now = self.now(now_ms)
         cdef Py_ssize_t count

@@ -119,7 +119,9 @@ cdef class LogSegment(SegmentFiles):
 
     cdef bint must_roll(self, BatchSet batches, int64_t last_offset, int64_t segment_bytes,
                         int64_t segment_ms, int64_t now_ms) except -1:
-        """Facts 3.4. The clock is record time where the records have one."""
+        """Whether it is full or old enough, as Kafka's LogSegment.shouldRoll has it: by record time
+        where the records have one.
+        """
         cdef BatchHeader first
         cdef int64_t waited
         self.open_indexes()
@@ -146,7 +148,7 @@ cdef class LogSegment(SegmentFiles):
         return 0
 
     cdef int index(self, BatchSet batches, int64_t position) except -1:
-        """Index what append() has written at `position`, batch by batch (18.1)."""
+        """Index what append() has written at `position`, batch by batch as Kafka 4.2 does."""
         cdef int64_t number
         cdef BatchHeader* header
         if position == 0:

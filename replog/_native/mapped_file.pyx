@@ -100,8 +100,8 @@ cdef dict outlived = {}
 
 
 def limit_descriptors(int count) -> int:
-    """Bound the open files to `count` (1 to DESCRIPTORS_MAX); returns the bound before. For
-    tests."""
+    """Bound the open files to `count` (1 to DESCRIPTORS_MAX); returns the bound before. For tests.
+    """
     global open_files_limit, clock_hand
     if not 1 <= count <= OPEN_FILES_MAX:
         raise UsageError(f"expected a bound in [1, {OPEN_FILES_MAX}]; found {count}.")
@@ -223,8 +223,8 @@ cdef class MappedFile:
         while open_file_count >= bound:
             if not close_one_file():
                 raise OutOfDescriptorsError(
-                    f"expected to open {self.path!r}; all {bound} descriptors are in use by running"
-                    " calls. Try again.", path=self.path)
+                    f"expected to open {self.path!r}; all {bound} descriptors are in use by "
+                    f"running calls. Try again.", path=self.path)
         self.fd = open_path(
             self.path, self.encoded_path, flags | (O_RDWR if self.writable else O_RDONLY))
         self.slot = open_file_count
@@ -242,8 +242,8 @@ cdef class MappedFile:
             self.open_descriptor(0)
         except FileNotFoundError:
             raise LogTruncatedError(
-                f"expected the file {self.path!r}, found it gone: a truncation or retention took it"
-                " meanwhile; ask for the log's bounds and read again.", path=self.path) from None
+                f"expected the file {self.path!r}, found it gone: a truncation or retention took "
+                f"it meanwhile; ask for the log's bounds and read again.", path=self.path) from None
         if system_calls.fstat(self.fd, &size_bytes, &modified_ms, &file_number) != 0:
             cause = errno
             release_descriptor(self)
@@ -268,17 +268,14 @@ cdef class MappedFile:
         if self.fork_generation != fork_count[0]:
             raise LogClosedError(
                 f"expected the process that opened {self.path!r}; found a child forked from it. "
-                "Open the"
-                " log anew in the child, read-only.", path=self.path)
+                f"Open the log anew in the child, read-only.", path=self.path)
         if self.closed:
             raise LogClosedError(
-                f"expected an open file; {self.path!r} was closed.", path=self.path
-            )
+                f"expected an open file; {self.path!r} was closed.", path=self.path)
         if self.failed:
             raise LogFailedError(
                 f"expected a working disk under {self.path!r}; an earlier write or sync of it "
-                "failed."
-                " Check the disk, then open the log again.", path=self.path)
+                f"failed. Check the disk, then open the log again.", path=self.path)
         return 0
 
     cdef int prepare(self) except -1:
@@ -295,8 +292,7 @@ cdef class MappedFile:
         self.failed = True
         raise LogFailedError(
             f"expected to {action} {self.path!r}; the system answered {os.strerror(cause)} (errno "
-            f"{cause})."
-            " What is on disk is unknown: check the disk, then open the log again.",
+            f"{cause}). What is on disk is unknown: check the disk, then open the log again.",
             path=self.path, position=self.size_bytes, errno=cause)
 
     cdef int roll_back(self, int cause, int64_t length_bytes) except -1:
@@ -308,10 +304,9 @@ cdef class MappedFile:
             self.fail(cause, f"write {length_bytes} bytes at position {self.size_bytes} of")
         raise NoSpaceError(
             f"expected to write {length_bytes} bytes at position {self.size_bytes} of "
-            f"{self.path!r}; the"
-            f" system answered {os.strerror(cause)} (errno {cause}). Nothing was kept of them: "
-            "free space,"
-            " then append again.", path=self.path, position=self.size_bytes, errno=cause)
+            f"{self.path!r}; the system answered {os.strerror(cause)} (errno {cause}). Nothing was "
+            f"kept of them: free space, then append again.",
+            path=self.path, position=self.size_bytes, errno=cause)
 
     cdef int append(self, iovec* parts, int part_count, int64_t length_bytes) except -1:
         cdef int cause
@@ -359,9 +354,9 @@ cdef class MappedFile:
         if address == MAP_FAILED:
             cause = errno
             raise StorageError(
-                f"expected to map {length_bytes} bytes of {self.path!r}; the system answered"
-                f" {os.strerror(cause)} (errno {cause}). Raise the limit on address space or on "
-                "mappings.",
+                f"expected to map {length_bytes} bytes of {self.path!r}; the system answered "
+                f"{os.strerror(cause)} (errno {cause}). Raise the limit on address space or on "
+                f"mappings.",
                 path=self.path, errno=cause)
         mapping = Mapping.__new__(Mapping)
         mapping.address = <const uint8_t*>address
@@ -374,8 +369,8 @@ cdef class MappedFile:
         cdef int64_t end = position + length_bytes
         if position < 0 or length_bytes < 0 or end > self.size_bytes:
             raise InvariantViolation(
-                f"expected a view inside [0, {self.size_bytes}) of {self.path!r}; found"
-                f" [{position}, {end}). This is a bug in replog.")
+                f"expected a view inside [0, {self.size_bytes}) of {self.path!r}; found "
+                f"[{position}, {end}). This is a bug in replog.")
         self.map(end)
         view = FileView.__new__(FileView)
         view.mapping = self.mapping
@@ -411,8 +406,10 @@ cdef class MappedFile:
         return 0
 
     cpdef int truncate(self, int64_t size_bytes) except -1:
-        """Cut to `size_bytes`; no view may reach past it. Durable after flush(). Raises
-        LogFailedError."""
+        """Cut to `size_bytes`; no view may reach past it. Durable after flush().
+
+        Raises LogFailedError.
+        """
         cdef int cause
         self.prepare()
         if (
@@ -422,10 +419,8 @@ cdef class MappedFile:
         ):
             raise InvariantViolation(
                 f"expected to cut the writable, unpinned file {self.path!r} inside [0, "
-                f"{self.size_bytes}];"
-                f" found a cut at {size_bytes}, writable={self.writable}, {self.pin_count} pins up "
-                "to"
-                f" {self.pinned_end}. This is a bug in replog.")
+                f"{self.size_bytes}]; found a cut at {size_bytes}, writable={self.writable}, "
+                f"{self.pin_count} pins up to {self.pinned_end}. This is a bug in replog.")
         self.busy += 1
         # The end moves first, so that no reader starts a view in what is about to go.
         before = self.size_bytes

@@ -221,7 +221,7 @@ def wrong_indexes(log: Any, batches: tuple[Batch, ...]) -> str | None:
 
 
 def judge(outcome: Outcome, expectation: Expectation) -> str | None:
-    """Why the outcome is not one that a crash may leave, or None (I23-I28, I30)."""
+    """Why the outcome is not one that a crash may leave, or None (I23 to I28, I30)."""
     if outcome.problem is not None:
         return outcome.problem
     if not expectation.start_min <= outcome.start_offset <= expectation.start_max:

@@ -43,7 +43,7 @@ class MemoryQuorumLog:
         return SnapshotId(start, self.entries[start - 1].epoch) if start else None
 
     def end_offset_for_epoch(self, asked: int) -> EpochEndOffset:
-        """Facts 5, over the records from the log start on."""
+        """By LeaderEpochFileCache.endOffsetFor of Kafka, over the records from the log start on."""
         starts: list[tuple[int, int]] = []
         for offset in range(self.log_start_offset, len(self.entries)):
             if not starts or starts[-1][0] != self.entries[offset].epoch:
