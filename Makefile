@@ -6,8 +6,13 @@ PYTEST := $(BIN)/python -m pytest
 # One process a core; tests that share a Spark session stay in one of them.
 PARALLEL := -n auto --dist loadgroup
 
+# The one definition of what CI runs, for `make check`, .ci/run and .github/workflows.
+CI_STEPS := test crash faults sim shake judge asan threads tsan fuzz lint test-interpreters
+comma := ,
+space := $(subst ,, )
+
 .PHONY: help quickstart test test-quick test-fixtures test-interpreters test-spark-long judge asan threads tsan fuzz \
-	crash faults faults-mutants sim shake scenarios mutants lint format check bench bench-quick bench-spark bench-growth build environment \
+	crash faults faults-mutants sim shake scenarios mutants lint format check check-steps bench bench-quick bench-spark bench-growth build environment \
 	environment-run annotate dist clean
 
 help: ## what each target does
@@ -74,14 +79,18 @@ faults-mutants: build ## runs with faults catch every planted bug of the engine:
 crash: build ## every crash state that the enumerator finds, not only CI's share
 	REPLOG_CRASH_STATES=all $(PYTEST) tests/crash -q
 
-lint: build ## ruff, mypy --strict, stubtest, cython-lint, import-linter, codespell, the tidy test
+lint: build ## ruff, mypy --strict, stubtest, cython-lint, import-linter, codespell, actionlint, the tidy test
 	scripts/lint
 
 format: environment ## let ruff put the layout right
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-check: test crash faults sim shake judge asan threads tsan fuzz lint ## what CI runs, nothing more
+check: ## what CI runs, each step to its end: STEPS="test lint" for some of them
+	@scripts/check $(or $(STEPS),$(CI_STEPS))
+
+check-steps: # as JSON, for a hosted CI that runs them side by side
+	@echo '["$(subst $(space),"$(comma)",$(CI_STEPS))"]'
 
 bench: build ## every benchmark at full size but Spark's and those of growth
 	@mkdir -p bench/results

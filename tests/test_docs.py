@@ -203,3 +203,17 @@ def test_nothing_points_outside_the_repository():
         for match in outside.finditer((ROOT / name).read_text())
     ]
     assert not found, f"name the source itself (a class of Kafka's, a KIP): {found}"
+
+
+def test_every_ci_runs_what_make_check_runs():
+    """The steps are named in the Makefile alone; others call it."""
+    assert "exec make check\n" in (ROOT / ".ci" / "run").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    steps = re.search(r"^CI_STEPS := (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert steps is not None
+    assert set(steps.group(1).split()) <= targets
+    for workflow in (ROOT / ".github" / "workflows").glob("*.yml"):
+        for command in re.findall(r"- run: (.+)$", workflow.read_text(), re.MULTILINE):
+            called = re.match(r"make ([a-z-]+)", command)
+            assert called is not None, f"{workflow.name}: {command}; a target of make can be tried"
+            assert called.group(1) in targets
