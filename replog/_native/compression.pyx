@@ -1,7 +1,6 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
-"""Compressed payloads of record batches: gzip, snappy, lz4 and zstd in the framings of Kafka's
-clients.
+"""Compressed payloads of record batches: gzip, snappy, lz4, zstd, framed as Kafka's clients do.
 
     1 gzip    RFC 1952 members
     2 snappy  xerial stream: 82 S N A P P Y 00, version, compatible version, then (length,

@@ -2,11 +2,11 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The read side of a log: where an offset or a timestamp is, and views of the bytes.
 
-Readers take no lock. They take the log end and the tuple of segments once, in that order reversed
-by the writer: an append moves the log end last, a truncation first, so that a reader never looks
-behind what is whole. A look-up that a truncation overtook is made again: it may have met segments
-of before and bytes of after. A LogSlice pins its range of the mapping for as long as it, or a
-buffer of it, lives.
+Readers take no lock. They take the log end first and the tuple of segments then, each once: an
+append moves the log end last and a truncation moves it first, so that a reader never looks behind
+what is whole. A look-up that a truncation overtook is made again: it may have met segments of
+before and bytes of after. A LogSlice pins its range of the mapping for as long as it, or a buffer
+of it, lives.
 """
 
 from bisect import bisect_right
