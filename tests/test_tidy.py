@@ -18,6 +18,7 @@ NATIVE = "replog/_native/"
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 COLUMNS_MAX = 100
+TEXT_COLUMNS_MAX = 119
 CODE = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 
 # A native module cimports or imports only modules of a line above its own.
@@ -159,6 +160,18 @@ def test_no_line_is_wider_than_100_columns():
             if len(line) > COLUMNS_MAX
         ],
         f"break the line before column {COLUMNS_MAX}:",
+    )
+
+
+def test_lines_of_documents_are_under_120_columns():
+    none_of(
+        [
+            f"{name}:{number}: {len(line)} columns"
+            for name in files(".md")
+            for number, line in numbered(name)
+            if len(line) > TEXT_COLUMNS_MAX
+        ],
+        "break the line before column 120; make a list of a table that is wider:",
     )
 
 
