@@ -77,6 +77,12 @@ class OutOfDescriptorsError(StorageError):
     retriable = True
 
 
+class OutOfMappingsError(OutOfDescriptorsError):
+    """No file can be mapped: the process has too many mappings or no address space left, though
+    replog's own idle ones were given back. Nothing was half done.
+    """
+
+
 class LogFailedError(StorageError):
     """An I/O error or a failed sync made the log's state on disk unknown; it takes no more work."""
 

@@ -23,7 +23,15 @@ CODE = (".py", ".pyx", ".pxd", ".pyi", ".c", ".h")
 
 # A native module cimports or imports only modules of a line above its own.
 NATIVE_ORDER = (
-    {"arguments", "batch_format", "crc32c", "file_system", "message_cursor", "mutex"},
+    {
+        "arguments",
+        "batch_format",
+        "clock_table",
+        "crc32c",
+        "file_system",
+        "message_cursor",
+        "mutex",
+    },
     {"file_replacement", "log_guard"},
     {"mapped_file"},
     {

@@ -12,7 +12,7 @@ import os
 
 from libc.stdint cimport int64_t
 
-from replog._native.mapped_file cimport MappedFile, iovec
+from replog._native.mapped_file cimport MappedFile, Mapping, iovec
 
 from replog._native import mapped_file
 
@@ -25,6 +25,7 @@ cdef MappedFile cut_file(MappedFile file, int64_t size_bytes, str suffix, bint d
     LogFailedError.
     """
     cdef MappedFile fresh
+    cdef Mapping held
     cdef iovec part
     if not file.pinned_past(size_bytes):
         file.truncate(size_bytes)
@@ -33,7 +34,8 @@ cdef MappedFile cut_file(MappedFile file, int64_t size_bytes, str suffix, bint d
     try:
         fresh.truncate(0)
         if size_bytes:
-            part.iov_base = <void*> file.map(size_bytes)
+            held = file.map(size_bytes)
+            part.iov_base = <void*> held.address
             part.iov_len = size_bytes
             fresh.append(&part, 1, size_bytes)
         if durable:

@@ -19,6 +19,7 @@ from libc.stdlib cimport free, malloc
 from replog._native.batch_format cimport HEADER_BYTES
 from replog._native.batch_set cimport BatchSet
 from replog._native.file_cut cimport cut_file
+from replog._native.mapped_file cimport Mapping
 from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport (
     BATCH_BAD_CRC, BATCH_BAD_OFFSET, BATCH_OK, BatchHeader, crc_matches, describe, parse_header,
@@ -78,11 +79,13 @@ cdef class LogSegment(SegmentFiles):
     cdef bint has_timestamp(self) except -1:
         """Whether the first batch has one: then the time index has an entry, or was not filled."""
         cdef BatchHeader header
+        cdef Mapping held
         if self.file.size_bytes < HEADER_BYTES:
             return False
-        return parse_header(
-            self.file.map(self.file.size_bytes), self.file.size_bytes, 0, &header
-        ) == BATCH_OK and header.max_timestamp >= 0
+        held = self.file.map(self.file.size_bytes)
+        return parse_header(held.address, self.file.size_bytes, 0, &header) == BATCH_OK and (
+            header.max_timestamp >= 0
+        )
 
     cdef int open_timestamp(self) except -1:
         """Largest timestamp from the last time entry, as Kafka loads it; -1 if there is none."""
@@ -172,12 +175,14 @@ cdef class LogSegment(SegmentFiles):
     cdef int find(self, int64_t offset, BatchHeader* header) except -1:
         cdef int64_t floor = self.base_offset
         cdef int64_t position
+        cdef Mapping held
         cdef const uint8_t* bytes
         self.open_indexes()
         position = self.offsets.lookup(offset, &floor)
         if position:
             # An entry is trusted only if it leads to a batch that can hold what it claims.
-            bytes = self.file.map(max(self.map_bytes, self.file.size_bytes))
+            held = self.file.map(max(self.map_bytes, self.file.size_bytes))
+            bytes = held.address
             if (
                 position < 0 or position > self.file.size_bytes - HEADER_BYTES
                 or parse_header(
@@ -197,11 +202,13 @@ cdef class LogSegment(SegmentFiles):
         cdef int64_t end = self.file.size_bytes
         cdef int outcome = BATCH_OK
         cdef bint exact = self.dense and position == 0
+        cdef Mapping held
         cdef const uint8_t* bytes
         if position < 0 or position >= end:
             return 0
         # The GIL stays held: a truncation from another thread must not shorten the file meanwhile.
-        bytes = self.file.map(max(self.map_bytes, end))
+        held = self.file.map(max(self.map_bytes, end))
+        bytes = held.address
         while position < end:
             outcome = parse_header(bytes + position, end - position, position, header)
             if header.base_offset < floor or (exact and header.base_offset != floor):
@@ -233,6 +240,7 @@ cdef class LogSegment(SegmentFiles):
         cdef BatchHeader* headers
         cdef int64_t found = 0, end = 0, position, number, size
         cdef int outcome = BATCH_OK
+        cdef Mapping held
         if not self.find(offset, &first):
             return 0
         position = first.position
@@ -241,10 +249,11 @@ cdef class LogSegment(SegmentFiles):
         if headers == NULL:
             raise MemoryError
         try:
+            held = self.file.map(max(self.map_bytes, size))
             while position < size and outcome == BATCH_OK:
                 outcome = scan_batches(
-                    self.file.map(max(self.map_bytes, size)) + position, size - position,
-                    position, False, False, -1, -1, headers, SCAN_CHUNK, &found, &end,
+                    held.address + position, size - position, position, False, False, -1, -1,
+                    headers, SCAN_CHUNK, &found, &end,
                 )
                 for number in range(found):
                     if headers[number].base_offset >= end_offset:
@@ -335,7 +344,7 @@ cdef class LogSegment(SegmentFiles):
         cdef BatchHeader* headers
         cdef int64_t position = 0, found = 0, end = 0, indexed = 0, last = self.base_offset - 1
         cdef int outcome = BATCH_OK
-        cdef const uint8_t* bytes
+        cdef Mapping held
         cdef int64_t size, good
         self.reset_indexes()
         size = self.file.size_bytes
@@ -345,7 +354,7 @@ cdef class LogSegment(SegmentFiles):
         self.indexes_checked = False
         self.timestamp_known = False
         self.missing_index = True
-        bytes = self.file.map(max(self.map_bytes, size))
+        held = self.file.map(max(self.map_bytes, size))
         headers = <BatchHeader*> malloc(SCAN_CHUNK * sizeof(BatchHeader))
         if headers == NULL:
             raise MemoryError
@@ -353,7 +362,7 @@ cdef class LogSegment(SegmentFiles):
             while position < size and outcome == BATCH_OK:
                 # With the GIL held, as in walk(): rare, and nothing may append meanwhile.
                 outcome = scan_batches(
-                    bytes + position, size - position, position, True, False, last, -1,
+                    held.address + position, size - position, position, True, False, last, -1,
                     headers, SCAN_CHUNK, &found, &end,
                 )
                 good = self.chained(headers, found, &last)
@@ -380,6 +389,7 @@ cdef class LogSegment(SegmentFiles):
     def next_offset(self):
         """The offset behind the last batch; the base offset if there is none."""
         cdef BatchHeader header
+        cdef Mapping held
         cdef int64_t position, floor = self.base_offset
         cdef int64_t last = self.base_offset - 1
         self.open_indexes()
@@ -394,7 +404,8 @@ cdef class LogSegment(SegmentFiles):
         position = self.offsets.last_position if self.offsets.entry_count else 0
         while position < self.file.size_bytes and self.walk(floor, position, floor, &header):
             # What says where the log ends is not trusted unseen, however clean the stop was.
-            if not crc_matches(self.file.map(self.file.size_bytes) + header.position, &header):
+            held = self.file.map(self.file.size_bytes)
+            if not crc_matches(held.address + header.position, &header):
                 self.refuse(BATCH_BAD_CRC, header.position)
             last = header.last_offset
             floor = last + 1
@@ -445,13 +456,13 @@ cdef class LogSegment(SegmentFiles):
         cdef int64_t position = self.offsets.lookup(self.largest_timestamp_offset, &floor)
         cdef int64_t end = self.file.size_bytes
         cdef int outcome
-        cdef const uint8_t* bytes
+        cdef Mapping held
         cdef BatchHeader header
         if position >= end:
             return 0
-        bytes = self.file.map(max(self.map_bytes, end))
+        held = self.file.map(max(self.map_bytes, end))
         while position < end:
-            outcome = parse_header(bytes + position, end - position, position, &header)
+            outcome = parse_header(held.address + position, end - position, position, &header)
             if outcome != BATCH_OK:
                 # An entry that leads astray is for the look-up to mend; a cut need not fail for it.
                 break
@@ -469,8 +480,8 @@ cdef class LogSegment(SegmentFiles):
     def seal(self):
         """Finish an active segment that is rolled: closing time entry, index tails written out."""
         self.close_times()
-        self.offsets.write_out()
-        self.times.write_out()
+        self.offsets.seal()
+        self.times.seal()
 
     def close(self):
         """Write out what is in memory and give the files back, in any case; views stay readable."""

@@ -18,22 +18,23 @@ cdef class MappedFile:
     cdef readonly bint failed          # an I/O error or failed sync: sticky
     cdef readonly int64_t size_bytes   # whole bytes; what append() has not finished is beyond
     cdef readonly int64_t modified_ms  # mtime when it was opened
-    cdef Mapping mapping               # None until first use; may reach past size_bytes
+    cdef Mapping mapping               # None until used and while idle; may reach past size_bytes
     cdef uint64_t file_number          # the inode, to know it again at a reopening
     cdef int64_t pin_count             # views alive
     cdef int64_t pinned_end            # largest end of any view since pin_count was last 0
     cdef int fork_generation           # of the process that opened it; another one may not use it
-    cdef int slot                      # place in the table of open descriptors, -1 while closed
-    cdef bint recently_used            # spares it from the next sweep of the table
+    cdef int open_place                # in the table of open files, -1 while closed
+    cdef int mapped_place              # in the table of mapped files, -1 while it has no mapping
     cdef readonly bint closed
 
     # Write parts at size_bytes, then move size_bytes. Releases the GIL. A short write goes on;
     # ENOSPC, EDQUOT or EFBIG cut the file back to size_bytes and raise NoSpaceError; anything else
     # makes the file failed (sticky) and raises LogFailedError. Not durable until flush().
     cdef int append(self, iovec* parts, int part_count, int64_t length_bytes) except -1
-    # Address of byte 0, with at least `capacity` bytes mapped (capacity may pass the end of the
-    # file).
-    cdef const uint8_t* map(self, int64_t capacity) except NULL
+    # From byte 0, with at least `capacity` bytes (which may pass the end of the file). Its address
+    # is good as long as it is held, or until the next call that may map another file. Raises
+    # OutOfMappingsError, and what reopening raises.
+    cdef Mapping map(self, int64_t capacity)
     # fdatasync; a failure is sticky and raises LogFailedError. Releases the GIL.
     cpdef int flush(self) except -1
     # Cut to size_bytes. The caller has made sure that no view reaches past it (pinned_past).
@@ -51,6 +52,7 @@ cdef class MappedFile:
     cdef int refuse(self) except -1
     cdef int open_descriptor(self, int flags) except -1
     cdef int reopen(self) except -1
+    cdef Mapping new_mapping(self, int64_t length_bytes)
     cdef int fail(self, int cause, str action) except -1
     cdef int roll_back(self, int cause, int64_t length_bytes) except -1
 

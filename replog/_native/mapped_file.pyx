@@ -8,7 +8,9 @@ Python face stands here as well.
 
 Descriptors are bounded: at most DESCRIPTORS_MAX files are open at a time, and at most half of what
 the process may have (RLIMIT_NOFILE); the least used one is closed for the next and opened again on
-its next use. A mapping outlives its descriptor.
+its next use. So are mappings, which outlive their descriptors: at most MAPPINGS_MAX, less where the
+system has no more, and besides them those that a view or a call still reads. Who reads through one
+holds it: an address alone is good until the next call that may map another file.
 
 A file belongs to the process that opened it. In a child of fork() each use raises LogClosedError.
 
@@ -22,10 +24,11 @@ import os
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_FillInfo, PyBuffer_Release, PyObject_GetBuffer
 from cpython.ref cimport PyObject
-from libc.errno cimport EDQUOT, EFBIG, ENOSPC, errno
+from libc.errno cimport EDQUOT, EFBIG, ENOMEM, ENOSPC, errno
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from replog._native cimport file_system
+from replog._native.clock_table cimport ClockTable
 from replog._native.file_system cimport (
     cut_fd, descriptor_limit, fork_count,
     iovec, open_path, problem_of, sync_fd, system_calls, write_all,
@@ -33,29 +36,16 @@ from replog._native.file_system cimport (
 
 from replog._native.file_replacement import replace_file, replace_files
 from replog._native.file_system import (
-    FileLock,
-    OfflineFile,
-    fsync_dir,
-    list_dir,
-    make_dir,
-    read_file,
-    remove,
-    remove_dir,
-    rename,
+    FileLock, OfflineFile, fsync_dir, list_dir, make_dir, read_file, remove, remove_dir, rename,
 )
 from replog.errors import (
-    InvariantViolation,
-    LogClosedError,
-    LogFailedError,
-    LogTruncatedError,
-    NoSpaceError,
-    OutOfDescriptorsError,
-    StorageError,
-    UsageError,
+    InvariantViolation, LogClosedError, LogFailedError, LogTruncatedError, NoSpaceError,
+    OutOfDescriptorsError, OutOfMappingsError, StorageError, UsageError,
 )
 
 __all__ = [
     "DESCRIPTORS_MAX",
+    "MAPPINGS_MAX",
     "FileLock",
     "FileView",
     "MappedFile",
@@ -63,8 +53,10 @@ __all__ = [
     "OfflineFile",
     "fsync_dir",
     "limit_descriptors",
+    "limit_mappings",
     "list_dir",
     "make_dir",
+    "mapping_count",
     "open_descriptor_count",
     "read_file",
     "remove",
@@ -84,15 +76,16 @@ cdef extern from "sys/mman.h" nogil:
 
 cdef enum:
     OPEN_FILES_MAX = 2048
+    MAPPED_FILES_MAX = 4096      # a sixteenth of what Linux lets a process have (vm.max_map_count)
+    MAPPED_FILES_LEAST = 64      # as many are kept, however little the system has
     PAGE_BYTES = 4096
 
 DESCRIPTORS_MAX = OPEN_FILES_MAX
+MAPPINGS_MAX = MAPPED_FILES_MAX
 
-# Open MappedFiles (borrowed), and the hand of the clock that looks for one to close.
-cdef PyObject* open_files[OPEN_FILES_MAX]
-cdef int open_file_count = 0
-cdef int open_files_limit = OPEN_FILES_MAX
-cdef int clock_hand = 0
+# MappedFiles with a descriptor, and those with a mapping.
+cdef ClockTable open_files = ClockTable(OPEN_FILES_MAX)
+cdef ClockTable mapped_files = ClockTable(MAPPED_FILES_MAX)
 
 # Closed files that views still reach into, by inode, which their mappings keep from being used
 # again: who opens one of them anew must not cut it in place either.
@@ -102,41 +95,65 @@ cdef dict outlived = {}
 def limit_descriptors(int count) -> int:
     """Bound the open files to `count` (1 to DESCRIPTORS_MAX); returns the bound before. For tests.
     """
-    global open_files_limit, clock_hand
+    cdef int before = open_files.limit
     if not 1 <= count <= OPEN_FILES_MAX:
         raise UsageError(f"expected a bound in [1, {OPEN_FILES_MAX}]; found {count}.")
-    before = open_files_limit
-    while open_file_count > count and close_one_file():
+    while open_files.count > count and close_one_file():
         pass
-    if open_file_count > count:
-        raise UsageError(f"expected at most {count} files in use; found {open_file_count}.")
-    open_files_limit = count
-    clock_hand = 0
+    if open_files.count > count:
+        raise UsageError(f"expected at most {count} files in use; found {open_files.count}.")
+    open_files.bound(count)
+    return before
+
+
+def limit_mappings(int count) -> int:
+    """Bound the mappings to `count` (1 to MAPPINGS_MAX); returns the bound before. For tests."""
+    cdef int before = mapped_files.limit
+    if not 1 <= count <= MAPPED_FILES_MAX:
+        raise UsageError(f"expected a bound in [1, {MAPPED_FILES_MAX}]; found {count}.")
+    while mapped_files.count > count:
+        unmap_one_file()
+    mapped_files.bound(count)
     return before
 
 
 def open_descriptor_count() -> int:
     """How many files hold a descriptor now."""
-    return open_file_count
+    return open_files.count
+
+
+def mapping_count() -> int:
+    """How many files hold a mapping now, but for those that only views keep."""
+    return mapped_files.count
 
 
 cdef bint close_one_file() noexcept:
     """Close the descriptor of a file that was not used since the last sweep and is not in use."""
-    global clock_hand
-    cdef MappedFile file
-    cdef int _step
-    # Two rounds: the first one may only take away the marks.
-    for _step in range(2 * open_file_count):
-        clock_hand = clock_hand + 1 if clock_hand + 1 < open_file_count else 0
-        file = <MappedFile>open_files[clock_hand]
-        if file.busy > 0:
-            continue
-        if file.recently_used:
-            file.recently_used = False
-            continue
-        release_descriptor(file)
-        return True
-    return False
+    cdef PyObject* idle = open_files.idle()
+    if idle == NULL:
+        return False
+    release_descriptor(<MappedFile>idle)
+    return True
+
+
+cdef bint unmap_one_file() noexcept:
+    """Let go of a mapping that was not used since the last sweep; whoever reads it keeps it."""
+    cdef PyObject* idle = mapped_files.idle()
+    if idle == NULL:
+        return False
+    release_mapping(<MappedFile>idle)
+    return True
+
+
+cdef bint give_mappings_back() noexcept:
+    """Let go of half of all mappings, and keep to that: others need them, too."""
+    cdef int kept = mapped_files.count // 2
+    cdef bint any_went = False
+    while mapped_files.count > kept and unmap_one_file():
+        any_went = True
+    if MAPPED_FILES_LEAST <= kept < mapped_files.limit:
+        mapped_files.bound(kept)
+    return any_went
 
 
 cdef int forget_outlived(MappedFile file) except -1:
@@ -155,18 +172,17 @@ file_system.spare_descriptor = close_one_file
 
 cdef void release_descriptor(MappedFile file) noexcept:
     """Close the file's descriptor, if it has one, and take it out of the table."""
-    global open_file_count
-    cdef MappedFile last
     if file.fd < 0:
         return
     system_calls.close(file.fd)
     file.fd = -1
-    open_file_count -= 1
-    if file.slot != open_file_count:
-        open_files[file.slot] = open_files[open_file_count]
-        last = <MappedFile>open_files[file.slot]
-        last.slot = file.slot
-    file.slot = -1
+    open_files.drop(&file.open_place)
+
+
+cdef void release_mapping(MappedFile file) noexcept:
+    """Let go of the file's mapping, if it has one: it ends with the last that reads it."""
+    mapped_files.drop(&file.mapped_place)
+    file.mapping = None
 
 
 @cython.no_gc
@@ -193,7 +209,8 @@ cdef class MappedFile:
 
     def __cinit__(self):
         self.fd = -1
-        self.slot = -1
+        self.open_place = -1
+        self.mapped_place = -1
         self.fork_generation = fork_count[0]
 
     def __init__(self, path: str, *, bint writable=False, bint create=False) -> None:
@@ -216,21 +233,17 @@ cdef class MappedFile:
 
     def __dealloc__(self):
         release_descriptor(self)
+        mapped_files.drop(&self.mapped_place)
 
     cdef int open_descriptor(self, int flags) except -1:
-        global open_file_count
-        cdef int64_t bound = min(open_files_limit, max(descriptor_limit() // 2, 1))
-        while open_file_count >= bound:
+        cdef int64_t bound = min(open_files.limit, max(descriptor_limit() // 2, 1))
+        while open_files.count >= bound:
             if not close_one_file():
-                raise OutOfDescriptorsError(
-                    f"expected to open {self.path!r}; all {bound} descriptors are in use by "
-                    f"running calls. Try again.", path=self.path)
+                raise OutOfDescriptorsError(f"expected to open {self.path!r}; all {bound} "
+                    f"descriptors are in use by running calls. Try again.", path=self.path)
         self.fd = open_path(
             self.path, self.encoded_path, flags | (O_RDWR if self.writable else O_RDONLY))
-        self.slot = open_file_count
-        self.recently_used = True
-        open_files[open_file_count] = <PyObject*>self
-        open_file_count += 1
+        open_files.add(<PyObject*>self, &self.open_place, &self.busy)
         return 0
 
     cdef int reopen(self) except -1:
@@ -284,7 +297,7 @@ cdef class MappedFile:
             self.refuse()
         if self.fd < 0:
             self.reopen()
-        self.recently_used = True
+        open_files.entries[self.open_place].used = True
         return 0
 
     cdef int fail(self, int cause, str action) except -1:
@@ -337,32 +350,46 @@ cdef class MappedFile:
         finally:
             PyBuffer_Release(&held)
 
-    cdef const uint8_t* map(self, int64_t capacity) except NULL:
+    cdef Mapping map(self, int64_t capacity):
         cdef Mapping mapping = self.mapping
-        cdef void* address
-        cdef int cause = 0
-        cdef int64_t length_bytes
         if self.fork_generation != fork_count[0] or self.closed:
             self.refuse()
         if mapping is not None and mapping.length_bytes >= capacity:
-            return mapping.address
+            mapped_files.entries[self.mapped_place].used = True
+            return mapping
+        capacity = (max(capacity, 1) + PAGE_BYTES - 1) & ~<int64_t>(PAGE_BYTES - 1)
+        mapping = self.new_mapping(capacity)
+        if self.mapped_place < 0:
+            mapped_files.add(<PyObject*>self, &self.mapped_place, NULL)
+        self.mapping = mapping  # the old one goes with its last view
+        return mapping
+
+    cdef Mapping new_mapping(self, int64_t length_bytes):
+        """Map the file; there is a place in the table behind this."""
+        cdef Mapping mapping = Mapping.__new__(Mapping)
+        cdef void* address
+        cdef int cause
+        while mapped_files.count >= mapped_files.limit:
+            unmap_one_file()
         if self.fd < 0:
             self.reopen()
-        self.recently_used = True
-        length_bytes = (max(capacity, 1) + PAGE_BYTES - 1) & ~<int64_t>(PAGE_BYTES - 1)
-        address = system_calls.mmap(self.fd, length_bytes)
-        if address == MAP_FAILED:
+        open_files.entries[self.open_place].used = True
+        while True:
+            address = system_calls.mmap(self.fd, length_bytes)
+            if address != MAP_FAILED:
+                break
             cause = errno
-            raise StorageError(
+            if cause == ENOMEM and give_mappings_back():
+                continue
+            kind = OutOfMappingsError if cause == ENOMEM else StorageError
+            raise kind(
                 f"expected to map {length_bytes} bytes of {self.path!r}; the system answered "
-                f"{os.strerror(cause)} (errno {cause}). Raise the limit on address space or on "
-                f"mappings.",
+                f"{os.strerror(cause)} (errno {cause}). Raise the limit on address space (ulimit "
+                f"-v) or on mappings (vm.max_map_count), then try again.",
                 path=self.path, errno=cause)
-        mapping = Mapping.__new__(Mapping)
         mapping.address = <const uint8_t*>address
         mapping.length_bytes = length_bytes
-        self.mapping = mapping  # the old one goes with its last view
-        return mapping.address
+        return mapping
 
     cpdef FileView view(self, int64_t position, int64_t length_bytes):
         cdef FileView view
@@ -371,13 +398,12 @@ cdef class MappedFile:
             raise InvariantViolation(
                 f"expected a view inside [0, {self.size_bytes}) of {self.path!r}; found "
                 f"[{position}, {end}). This is a bug in replog.")
-        self.map(end)
         view = FileView.__new__(FileView)
-        view.mapping = self.mapping
+        view.mapping = self.map(end)
         view.file = self
         view.position = position
         view.length_bytes = length_bytes
-        view.address = self.mapping.address + position
+        view.address = view.mapping.address + position
         self.pin_count += 1
         if end > self.pinned_end:
             self.pinned_end = end
@@ -406,16 +432,11 @@ cdef class MappedFile:
         return 0
 
     cpdef int truncate(self, int64_t size_bytes) except -1:
-        """Cut to `size_bytes`; no view may reach past it. Durable after flush().
-
-        Raises LogFailedError.
-        """
+        """Cut to `size_bytes`, which no view may reach past. Durable after flush()."""
         cdef int cause
         self.prepare()
-        if (
-            not self.writable
-            or not 0 <= size_bytes <= self.size_bytes
-            or self.pinned_past(size_bytes)
+        if not self.writable or not 0 <= size_bytes <= self.size_bytes or (
+            self.pinned_past(size_bytes)
         ):
             raise InvariantViolation(
                 f"expected to cut the writable, unpinned file {self.path!r} inside [0, "
@@ -443,7 +464,7 @@ cdef class MappedFile:
 
     cpdef int close(self) except -1:
         """Give the mapping back, and the descriptor once no call uses it; twice does no harm."""
-        self.mapping = None
+        release_mapping(self)
         if self.pin_count > 0 and not self.closed:
             outlived.setdefault(self.file_number, []).append(self)
         self.closed = True

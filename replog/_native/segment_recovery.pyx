@@ -20,7 +20,7 @@ from libc.stdlib cimport free, malloc
 
 from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
-from replog._native.mapped_file cimport FileView, MappedFile, iovec
+from replog._native.mapped_file cimport FileView, MappedFile, Mapping, iovec
 from replog._native.record_batch cimport (
     BATCH_BAD_OFFSET, BATCH_NEW_EPOCH, BATCH_OK, BatchHeader, crc_matches, describe, find_whole,
     parse_header, scan_batches,
@@ -87,7 +87,8 @@ cdef int64_t recover_segment(
     cdef int64_t last = segment.base_offset - 1, before
     cdef int32_t epoch = -1
     cdef int outcome = BATCH_OK
-    cdef const uint8_t* bytes
+    cdef Mapping held
+    cdef const uint8_t* bytes = NULL
     segment.open()
     if writing:
         segment.reset_indexes()
@@ -97,7 +98,9 @@ cdef int64_t recover_segment(
     if headers == NULL:
         raise MemoryError
     try:
-        bytes = segment.file.map(size) if size else NULL
+        if size:
+            held = segment.file.map(size)
+            bytes = held.address
         while position < size and outcome == BATCH_OK:
             with nogil:
                 outcome = scan_batches(
@@ -125,9 +128,7 @@ cdef int64_t recover_segment(
     if writing:
         report.checked_bytes += position
         report.checked_segments += 1
-        segment.close_times()
-        segment.offsets.write_out()
-        segment.times.write_out()
+        segment.seal()
     return last + 1
 
 
@@ -194,7 +195,8 @@ cdef bint whole_behind(
     """Whether a whole batch lies at `position` of a segment, behind it, or in a later segment."""
     cdef LogSegment segment = log.segments[place]
     cdef int64_t size = segment.file.size_bytes, found
-    cdef const uint8_t* bytes = segment.file.map(size)
+    cdef Mapping held = segment.file.map(size)
+    cdef const uint8_t* bytes = held.address
     cdef BatchHeader header
     if parse_header(bytes + position, size - position, position, &header) == BATCH_OK and (
         crc_matches(bytes + position, &header)
@@ -209,9 +211,11 @@ cdef bint whole_behind(
         return True
     for segment in log.segments[place + 1:]:
         size = segment.size_bytes
-        bytes = segment.file.map(size) if size else NULL
-        if size and find_whole(
-            bytes, size, segment.base_offset, segment.base_offset + INT_MAX
+        if not size:
+            continue
+        held = segment.file.map(size)
+        if find_whole(
+            held.address, size, segment.base_offset, segment.base_offset + INT_MAX
         ) >= 0:
             return True
     return False

@@ -41,6 +41,7 @@ cdef class SlotArray:
     cdef int64_t map_capacity(self) noexcept
     cdef int write_tail(self) except -1
     cdef int finish_tail(self) except -1
+    cdef int seal(self) except -1
     cdef int64_t slots_in_place(self, int64_t count) except -1
     cdef int keep(self, int64_t count) except -1
     cdef int cut_slots(self, int64_t count) except -1

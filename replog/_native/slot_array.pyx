@@ -17,7 +17,7 @@ from libc.string cimport memcmp, memcpy
 import numpy as np
 
 from replog._native.file_cut cimport cut_file
-from replog._native.mapped_file cimport FileView, iovec
+from replog._native.mapped_file cimport FileView, Mapping, iovec
 
 from replog._native import mapped_file
 from replog.errors import InvariantViolation, NoSpaceError, OutOfDescriptorsError
@@ -36,11 +36,13 @@ cdef class SlotArray:
 
     cdef int load(self) except -1:
         """Find out how many entries the file holds; zero slots at its end are none."""
+        cdef Mapping held
         cdef const uint8_t* slots
         cdef int64_t count = self.file.size_bytes // self.slot_bytes
         self.whole = self.file.size_bytes % self.slot_bytes == 0
         if count > 1:
-            slots = self.file.map(self.file.size_bytes)
+            held = self.file.map(self.file.size_bytes)
+            slots = held.address
             while count > 1 and self.is_zero(slots + (count - 1) * self.slot_bytes):
                 count -= 1
             # A slot of zeros alone is an entry (timestamp 0 at the base), the first of many not.
@@ -85,14 +87,14 @@ cdef class SlotArray:
         self.full = self.entry_count >= self.capacity_slots
 
     cdef const uint8_t* slot(self, int64_t number) except NULL:
-        """Address of a slot; valid until the next append, write, cut or close."""
+        """Address of a slot; good until the next append, write, cut, close or call of a file."""
         if not 0 <= number < self.entry_count:
             raise InvariantViolation(
                 f"expected an entry number in [0, {self.entry_count}) of {self.path!r};"
                 f" found {number}. This is a bug in replog.")
         if number >= self.written_count:
             return self.tail + (number - self.written_count) * self.slot_bytes
-        return self.file.map(self.map_capacity()) + number * self.slot_bytes
+        return (<Mapping>self.file.map(self.map_capacity())).address + number * self.slot_bytes
 
     cdef int64_t last_up_to(self, slot_search search, int64_t key) except -2:
         cdef int64_t in_tail = self.entry_count - self.written_count
@@ -159,13 +161,13 @@ cdef class SlotArray:
         """
         cdef int64_t start = self.written_count * self.slot_bytes
         cdef int64_t there = (self.file.size_bytes - start) // self.slot_bytes
-        cdef const uint8_t* slots
+        cdef Mapping held
         if there > count:
             there = count
         if there <= 0:
             return 0
-        slots = self.file.map(self.file.size_bytes)
-        return 0 if memcmp(slots + start, self.tail, there * self.slot_bytes) else there
+        held = self.file.map(self.file.size_bytes)
+        return 0 if memcmp(held.address + start, self.tail, there * self.slot_bytes) else there
 
     cdef int finish_tail(self) except -1:
         """Move the tail into the file and cut what a reset left behind it."""
@@ -220,6 +222,14 @@ cdef class SlotArray:
     def write_out(self) -> None:
         """Move what is in memory to the file; not durable. Raises NoSpaceError, LogFailedError."""
         self.finish_tail()
+
+    cdef int seal(self) except -1:
+        """Move what is in memory to the file, and give the memory back: little is to come."""
+        self.finish_tail()
+        free(self.tail)
+        self.tail = NULL
+        self.tail_room = 0
+        return 0
 
     def flush(self) -> None:
         """Write out and sync; durable on return. Raises NoSpaceError, LogFailedError (for good)."""

@@ -18,7 +18,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from collections import namedtuple
 
-from replog._native.mapped_file cimport MappedFile, iovec
+from replog._native.mapped_file cimport MappedFile, Mapping, iovec
 from replog._native.record_batch cimport load_int16, load_int64, store_int16, store_int64
 
 from replog._native.mapped_file import remove, rename
@@ -141,10 +141,12 @@ cdef class TransactionIndex:
         """Every AbortedTransaction of the segment."""
         cdef Py_ssize_t count = self.whole_entries()
         cdef Py_ssize_t place
+        cdef Mapping held
         cdef const uint8_t* at
         if count == 0:
             return []
-        at = self.file.map(count * ENTRY_BYTES)
+        held = self.file.map(count * ENTRY_BYTES)
+        at = held.address
         return [entry_at(at + place * ENTRY_BYTES) for place in range(count)]
 
     def collect_aborted(self, int64_t fetch_offset, int64_t upper_bound):
@@ -154,11 +156,13 @@ cdef class TransactionIndex:
         """
         cdef Py_ssize_t count = self.whole_entries()
         cdef Py_ssize_t _place
+        cdef Mapping held
         cdef const uint8_t* at
         found = []
         if count == 0:
             return found, False
-        at = self.file.map(count * ENTRY_BYTES)
+        held = self.file.map(count * ENTRY_BYTES)
+        at = held.address
         for _place in range(count):
             if load_int64(at + 18) >= fetch_offset and load_int64(at + 10) < upper_bound:
                 found.append(entry_at(at))
@@ -171,11 +175,13 @@ cdef class TransactionIndex:
         """Drop from the first entry with last_offset >= `offset` on; True if any went."""
         cdef Py_ssize_t count = self.whole_entries()
         cdef Py_ssize_t place
+        cdef Mapping held
         cdef const uint8_t* at
         cdef int64_t kept_last = NONE
         if count == 0:
             return False
-        at = self.file.map(count * ENTRY_BYTES)
+        held = self.file.map(count * ENTRY_BYTES)
+        at = held.address
         for place in range(count):
             if load_int64(at + place * ENTRY_BYTES + 18) >= offset:
                 self.file.truncate(place * ENTRY_BYTES)
@@ -247,6 +253,7 @@ cdef class TransactionIndex:
         """Whether the file can be trusted: whole entries, version 0, offsets that fit and grow."""
         cdef Py_ssize_t count = self.whole_entries()
         cdef Py_ssize_t _place
+        cdef Mapping held
         cdef const uint8_t* at
         cdef int64_t previous = self.base_offset - 1
         if self.file is None:
@@ -255,7 +262,8 @@ cdef class TransactionIndex:
             return False
         if count == 0:
             return True
-        at = self.file.map(count * ENTRY_BYTES)
+        held = self.file.map(count * ENTRY_BYTES)
+        at = held.address
         for _place in range(count):
             if (
                 load_int16(at) != CURRENT_VERSION

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from replog import errors
-from replog._native import mapped_file
+from replog._native import mapped_file, recorded_calls
 from replog._native.mapped_file import FileLock, MappedFile, OfflineFile
 
 
@@ -262,3 +263,57 @@ def test_an_offline_file_reads_what_is_there_and_notices_a_cut(tmp_path: Path) -
     file.close()
     with pytest.raises(errors.LogClosedError):
         file.size()
+
+
+@pytest.fixture
+def few_mappings() -> Iterator[None]:
+    before = mapped_file.limit_mappings(8)
+    yield
+    recorded_calls.uninstall()
+    mapped_file.limit_mappings(before)
+
+
+@pytest.mark.usefixtures("few_mappings")
+def test_more_files_than_mappings_take_turns(tmp_path: Path) -> None:
+    files = [made(tmp_path / str(number), str(number).encode()) for number in range(50)]
+    for _ in range(3):
+        for number, file in enumerate(files):
+            text = str(number).encode()
+            assert bytes(file.view(0, len(text))) == text
+            assert mapped_file.mapping_count() <= 8
+    for file in files:
+        file.close()
+    assert mapped_file.mapping_count() == 0
+
+
+@pytest.mark.usefixtures("few_mappings")
+def test_what_is_viewed_stays_mapped_while_its_file_gives_its_mapping_up(tmp_path: Path) -> None:
+    first = made(tmp_path / "first", b"kept")
+    view = first.view(0, 4)
+    others = [made(tmp_path / str(number), b"x") for number in range(20)]
+    for other in others * 2:
+        assert bytes(other.view(0, 1)) == b"x"
+    assert mapped_file.mapping_count() <= 8
+    assert bytes(view) == b"kept"
+    assert first.pinned_past(0)
+    assert bytes(first.view(1, 2)) == b"ep"
+
+
+@pytest.mark.usefixtures("few_mappings")
+def test_a_process_without_mappings_gives_its_own_back_before_it_says_so(tmp_path: Path) -> None:
+    files = [made(tmp_path / str(number), b"x") for number in range(8)]
+    for file in files:
+        file.view(0, 1)
+    late = made(tmp_path / "late", b"late")
+    recorded_calls.install()
+    recorded_calls.fail("mmap", errno.ENOMEM, times=2)
+    assert bytes(late.view(0, 4)) == b"late"
+    assert mapped_file.mapping_count() == 2  # 7, then 3, then 1 and this one
+    later = made(tmp_path / "later", b"later")
+    recorded_calls.fail("mmap", errno.ENOMEM)
+    with pytest.raises(errors.OutOfMappingsError, match="max_map_count") as caught:
+        later.view(0, 5)
+    assert caught.value.retriable
+    assert caught.value.path == str(tmp_path / "later")
+    recorded_calls.clear_faults()
+    assert bytes(later.view(0, 5)) == b"later"
