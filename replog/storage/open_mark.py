@@ -90,8 +90,8 @@ class OpenMarkKeeper:
         """What is on disk."""
 
     def last_stop(self, name: str, *, known: bool = True) -> LastStop:
-        """How the partition in directory `name` came to its end. known: the clean marker is of it,
-        too; one that was copied in since, or that no checkpoint tells of, is nobody's word.
+        """How the partition in directory `name` came to its end. known: the clean marker
+        speaks of it, too; it does not of one that was copied in since, or that no checkpoint names.
         """
         if self._clean:
             return LastStop.CLEAN if known else LastStop.FOREIGN
