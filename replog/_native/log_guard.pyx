@@ -4,10 +4,10 @@
 
 Locks. `write_lock` guards everything of a log that changes: offsets, segments and their indexes,
 epochs, producers, known-synced ends. Every verb that changes one of them holds it from its first
-check to its end, also while the GIL is away in a system call. Readers do not take it, but for
-making an index anew: what they read is replaced whole, with the GIL held. `sync_lock` lets one
-thread at a time wait for the disk in a flush or commit; it is taken before `write_lock`, which is
-let go of while the disk works, so that appends go on. A checkpoint file's own lock comes last.
+check to its end, also while the GIL is away in a system call. Readers do not take it, but to open a
+file or make an index anew: what they read is replaced whole, with the GIL held. `sync_lock` lets
+one thread at a time wait for the disk in a flush or commit; it is taken before `write_lock`, which
+is let go of while the disk works, so that appends go on. A checkpoint file's own lock comes last.
 
 Failures. An operation that fails leaves the log as it was, or fails it for good. What can be undone
 is undone where it happens. The stretch that cannot be undone stands between begin_change() and
