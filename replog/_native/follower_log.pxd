@@ -6,4 +6,5 @@ from replog._native.appendable_log cimport AppendableLog
 
 cdef class FollowerLog(AppendableLog):
     cdef int follow_locked(self, const uint8_t* bytes, int64_t length, int64_t now) except -1
+    cdef int write_part(self, int64_t now) except -1
     cdef int check_continues(self) except -1

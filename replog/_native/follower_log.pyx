@@ -8,9 +8,10 @@ from libc.stdint cimport int64_t, uint8_t
 from replog._native.append_result cimport result_of
 from replog._native.appendable_log cimport AppendableLog
 from replog._native.arguments cimport take_buffer
+from replog._native.log_segment cimport LogSegment
 from replog._native.record_batch cimport BatchHeader
 
-from replog.errors import OutOfOrderOffsetError
+from replog.errors import LogFailedError, OutOfOrderOffsetError
 
 cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 
@@ -65,7 +66,7 @@ cdef class FollowerLog(AppendableLog):
         cdef int64_t done = 0, start_offset
         self.check_continues()
         if self.batches.fits(self.segment_bytes):
-            self.write(now)
+            self.write_part(now)
             return 0
         start_offset = self.log_end_offset
         epochs = self.epochs.entries()
@@ -78,9 +79,26 @@ cdef class FollowerLog(AppendableLog):
                     break
                 self.batches.check_size(self.segment_bytes, self.path)
                 done += self.batches.length_bytes
-                self.write(now)
+                self.write_part(now)
         except BaseException as error:
             self.undo_to(start_offset, epochs, error)
+            raise
+        return 0
+
+    cdef int write_part(self, int64_t now) except -1:
+        """write(); a segment made for a set behind a wide gap goes if that is refused: what is
+        appended next may begin at the log's end.
+        """
+        cdef LogSegment active
+        try:
+            self.write(now)
+        except LogFailedError:
+            raise
+        except BaseException:
+            active = self.segments[len(self.segments) - 1]
+            if active.base_offset > self.log_end_offset:
+                self.install(list(self.segments[:-1]))
+                active.discard()
             raise
         return 0
 

@@ -7,6 +7,7 @@ from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport MappedFile
 
 cdef class Log(FollowerLog):
+    cdef int64_t start_tried           # the last log start that was to be written, or was
     cdef int write_fewer_epochs(self) except -1
     cdef bint sync_once(self, bint records_only) except -1
     cdef int sync_file(self, LogSegment segment, MappedFile file, int64_t truncations) except -1

@@ -6,8 +6,8 @@ flush: data, indexes, directory, then the recovery point. A crash in between: mo
     disk is waited for without the writer's lock: what a cut overtook is synced again.
 truncate: recovery point lowered, later segments renamed from the last one on, directory synced,
     cut, synced, epochs. A crash in between: more to recover; never an old tail behind new records.
-start at: recovery point lowered, all segments renamed from the last one on, the new one made,
-    directory synced. A crash in between: a shorter log, or an empty one at its start.
+start at: recovery point lowered, all segments renamed from the last one on, directory synced, the
+    new one made, directory synced. A crash in between: a shorter log, or an empty one.
 retention: log start, then segments renamed from the first one on. A crash or an error in between:
     segments below the log start, dropped next time.
 close: flush with closing time entries and a producer snapshot. A crash or an error in between: an
@@ -161,6 +161,10 @@ cdef class Log(FollowerLog):
             kept_end = min(offset, segment.next_offset())
         else:  # a compacted log may have a gap before it: the end is known once this is gone
             kept_end = header.base_offset if segment.dense else segment.base_offset
+        if self.start_tried > start_offset:
+            # It may be on the disk, where it would end what is kept.
+            self.keeper.write_log_start(start_offset)
+            self.start_tried = start_offset
         # Lowered here first: another thread that persists it meanwhile must not raise it again. To
         # the end of what is kept, since that is where a crashed log is found to end.
         self.recovered_to = min(self.recovered_to, kept_end)
@@ -255,6 +259,8 @@ cdef class Log(FollowerLog):
         gone = self.segments
         for segment in reversed(gone):
             self.retired.retire(segment.prefix, now)
+        # Or it could outlive a crash beside some of them, as if compaction had been in between.
+        mapped_file.fsync_dir(self.path)
         self.install([self.new_segment(offset, now)])
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
@@ -298,7 +304,12 @@ cdef class Log(FollowerLog):
         if offset <= self.log_start_offset:
             return False
         # On disk first: what could not be written has deleted nothing, here as after a crash.
-        self.keeper.write_log_start(offset)
+        tried, self.start_tried = self.start_tried, offset
+        try:
+            self.keeper.write_log_start(offset)
+        except NoSpaceError:
+            self.start_tried = tried  # the old one is there
+            raise
         self.log_start_offset = offset
         if self.epochs.truncate_from_start(offset):
             self.write_fewer_epochs()

@@ -158,6 +158,9 @@ def recover(Log log, report, Rules rules, int64_t now_ms, on_progress):
     total = sum(os.stat(found.path).st_size for found in log.segments[first:])
     for place in range(first, len(log.segments)):
         segment = log.segments[place]
+        if outlived(log, place, end_offset, rules):
+            keep_later(log, place, report)
+            break
         if rules.passes_over(end_offset, segment.base_offset):
             report.holes |= segment.base_offset > end_offset
             end_offset = recover_segment(log, place, report, rules, True)
@@ -177,6 +180,21 @@ def recover(Log log, report, Rules rules, int64_t now_ms, on_progress):
     log.drop_snapshots(log.bases[first], kept)
     if end_offset < rules.recovery_point and rules.recovery_point > log.log_start_offset:
         refuse_missing(log, rules.recovery_point, end_offset)
+
+
+cdef bint outlived(Log log, Py_ssize_t place, int64_t end_offset, Rules rules) except -1:
+    """Whether empty files are left where the log had an end that it gave up: by a cut, or by a roll
+    that failed. That they are gone again was not synced, and no compaction makes a hole there.
+    """
+    cdef LogSegment segment = log.segments[place]
+    if rules.adopts or not segment.base_offset > end_offset >= rules.recovery_point:
+        return False
+    if rules.keeps_whole and not rules.holes:
+        return False
+    for segment in log.segments[place:]:
+        if segment.size_bytes:
+            return False
+    return True
 
 
 cdef int check_segments(Log log, Py_ssize_t first, Rules rules) except -1:

@@ -12,7 +12,7 @@ from replog._native.offset_index cimport OffsetIndex
 from replog._native.time_index cimport TimeIndex
 from replog._native.transaction_index cimport TransactionIndex
 
-from replog.errors import LogTruncatedError, StorageError
+from replog.errors import LogFailedError, LogTruncatedError, StorageError
 
 from replog._native import mapped_file
 
@@ -55,14 +55,23 @@ cdef class SegmentFiles:
     def discard(self):
         """Take the files of a segment that was never used away again, as far as that can be done.
 
-        What is left without a data file the next open removes; so it does an empty data file.
+        What is left without a data file the next open removes. An empty data file would stay behind
+        an end that the log may give up: where it cannot be taken away, LogFailedError is raised.
         """
         self.abandon()
         for suffix in SEGMENT_SUFFIXES:
             try:
                 mapped_file.remove(self.prefix + suffix)
-            except (FileNotFoundError, StorageError):
+            except FileNotFoundError:
                 pass
+            except StorageError as error:
+                if suffix == ".log":
+                    raise LogFailedError(
+                        f"expected to take the new, empty segment file {self.path} away again, "
+                        f"found that it cannot be done ({error}); check the disk, then open the "
+                        f"log again",
+                        path=self.path,
+                    ) from error
 
     def make_index_files(self):
         """Open both index files, made where they are missing."""

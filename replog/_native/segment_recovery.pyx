@@ -186,6 +186,8 @@ cdef int cut_tail(
         report.cut_bytes += size - position
         keep_copy(segment, position, report)
         segment.shrink(position)
+        # As every cut: what is written next may not reach the disk, and the tail be whole then.
+        segment.flush_records()
     return 0
 
 

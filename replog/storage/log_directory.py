@@ -394,7 +394,12 @@ class LogDirectory:
             held = self._checkpoints.log_start_offsets.offsets
             # What a log says that has failed is perhaps not what is on its disk.
             logs = {key: log for key, log in self._open_logs() if not log.failed}
-            starts = {key: at for key, at in held.items() if key not in logs}
+            # One that was written stays: the names of segments may not be on the disk yet.
+            starts = {
+                key: at
+                for key, at in held.items()
+                if key not in logs or at == logs[key].log_start_offset
+            }
             for key, log in logs.items():
                 if log.log_start_offset > log.segments[0].base_offset:
                     starts[key] = log.log_start_offset

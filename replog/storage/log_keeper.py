@@ -26,7 +26,7 @@ class KeptLog(SettledLog, Protocol):
     """The log that is kept."""
 
     @property
-    def recovery_point(self) -> int: ...
+    def synced_end_offset(self) -> int: ...
 
 
 class LogKeeper:
@@ -75,7 +75,7 @@ class LogKeeper:
     def write_recovery_point(self, log: KeptLog, offset: int) -> None:
         """Persist a recovery point: everything below `offset` is synced."""
         # Read again under the checkpoints' lock: a truncation may have lowered it meanwhile.
-        self.checkpoints.write_recovery_point(lambda: min(offset, log.recovery_point))
+        self.checkpoints.write_recovery_point(lambda: min(offset, log.synced_end_offset))
 
     def note_recovery_point(self, log: KeptLog, offset: int) -> None:
         """Everything below `offset` is synced: persist that as often as Kafka does.

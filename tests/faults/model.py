@@ -119,6 +119,8 @@ class PartitionModel:
     cut_open: set[int] = dataclasses.field(default_factory=set)
     """Producers of whom a transaction may have begun below the log start."""
     epoch_max: int = 0
+    epoch_tried: int = 0
+    """The highest that was asked for, refused or not."""
     was_cut: bool = False
     """As in Kafka, the time index of a log that was cut may not lead to all that is left."""
     there: bool | None = True
@@ -151,6 +153,11 @@ class PartitionModel:
     def synced(self) -> None:
         self.floor = self.state.dense_end
         self.unsynced.clear()
+
+    def committed(self) -> None:
+        """All records are synced; behind them may still be what a cut took away that failed."""
+        self.floor = self.state.dense_end
+        self.unsynced = [older for older in self.unsynced if covers(older, self.state)]
 
     def cut(self, state: State) -> None:
         """A cut has answered: it is durable, what is kept is synced as far as it was."""
@@ -198,6 +205,8 @@ class PartitionModel:
                 self.start_max = max(self.start_max, left.start_max)
         if state.start > self.state.start:
             self.note_cut_open(state.start)
+        # One of a refused append may be on the disk: it was there before the records were to be.
+        self.epoch_max = max([self.epoch_max, *(epoch for epoch, _ in state.epochs[-1:])])
         self.between = []
         self.state = state
         self.failed = False

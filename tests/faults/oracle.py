@@ -160,6 +160,8 @@ def reopened(
         held = "; ".join(dict.fromkeys(map(str, reasons)))
         raise Finding("lost", f"{key} [{found.start}, {found.end}): {held}")
     check_epochs(key, found, model)
+    ends = log.config.compacted or found.end == found.dense_end
+    require(ends, "ends", f"{key}: it ends at {found.end}, behind {spans(list(found.batches))}")
     model.reopened(found, by_power=by_power)
     if not clean or model.watermark is not None:
         model.watermark = log.high_watermark if log.follows_high_watermark else None
@@ -190,6 +192,7 @@ def check_epochs(key: TopicPartition, found: State, model: PartitionModel) -> No
     # The entry of the log start is of records that are gone, perhaps with all of their epoch.
     foreign = [entry for entry in told if entry not in known and entry[1] > found.start]
     ascending = all(a < b for a, b in itertools.pairwise(told))
+    foreign += [entry for entry in found.epochs if entry[0] > model.epoch_tried]
     holds = ascending and not wrong and not foreign
     require(holds, "epochs", f"{key}: {found.epochs}; foreign {foreign}, wrong of batches {wrong}")
 

@@ -16,7 +16,6 @@ class Bug(NamedTuple):
 
 LOG = "replog/_native/log.pyx"
 APPENDABLE = "replog/_native/appendable_log.pyx"
-WRITE_START = "self.keeper.write_log_start(offset)\n"
 BUGS = (
     Bug(
         "cut-without-a-sync",
@@ -79,14 +78,15 @@ BUGS = (
     Bug(
         "delete-records-writes-late",
         LOG,
-        f"        {WRITE_START}        self.log_start_offset = offset\n        if self",
-        f"        self.log_start_offset = offset\n        {WRITE_START}        if self",
+        "        tried, self.start_tried = self.start_tried, offset\n",
+        "        tried, self.start_tried = self.start_tried, offset\n"
+        "        self.log_start_offset = offset\n",
     ),
     Bug(
         "delete-records-is-not-written",
         LOG,
-        f"        {WRITE_START}        self.log_start_offset = offset\n        if self",
-        "        self.log_start_offset = offset\n        if self",
+        "            self.keeper.write_log_start(offset)\n        except NoSpaceError",
+        "            pass\n        except NoSpaceError",
     ),
     Bug(
         "retention-above-the-high-watermark",
@@ -154,5 +154,70 @@ BUGS = (
         "replog/storage/log_directory.py",
         "if key not in last}",
         "if key in self.refused}",
+    ),
+    Bug(
+        "recovered-end-counts-a-cut-batch",
+        "replog/_native/segment_recovery.pyx",
+        "        cut_tail(log, place, report, rules, position, last + 1, outcome, writing)\n",
+        "        cut_tail(log, place, report, rules, position, last + 1, outcome, writing)\n"
+        "        last += 1\n",
+    ),
+    Bug(
+        "recovered-end-counts-a-cut-segment",
+        "replog/_native/log_recovery.pyx",
+        "            note_hole(log, place, end_offset, report, rules)\n"
+        "        log.log_end_offset = end_offset\n",
+        "            note_hole(log, place, end_offset, report, rules)\n"
+        "            end_offset = segment.base_offset\n"
+        "        log.log_end_offset = end_offset\n",
+    ),
+    Bug(
+        "torn-tail-is-cut-without-a-sync",
+        "replog/_native/segment_recovery.pyx",
+        "        segment.flush_records()\n",
+        "",
+    ),
+    Bug(
+        "reader-skips-a-batch-behind-a-hole",
+        "replog/_native/readable_log.pyx",
+        "            self.check_joined(segments, place)\n            place += 1\n"
+        "        return self.empty",
+        "            self.check_joined(segments, place)\n            place += 1\n"
+        "            if place < len(segments):\n"
+        "                segment = segments[place]\n"
+        "                if segment.find(start_offset, &header):\n"
+        "                    start_offset = header.last_offset + 1\n"
+        "        return self.empty",
+    ),
+    Bug(
+        "time-index-takes-equal-times",
+        "replog/_native/time_index.pyx",
+        "        if timestamp <= self.last_timestamp:\n            return 0\n",
+        "",
+    ),
+    Bug(
+        "look-that-failed-found-nothing",
+        "replog/_native/transaction_index.pyx",
+        "            try:\n                self.file = MappedFile(self.path, writable=True)\n",
+        "            self.looked = True\n"
+        "            try:\n                self.file = MappedFile(self.path, writable=True)\n",
+    ),
+    Bug(
+        "new-segment-beside-those-it-replaces",
+        LOG,
+        "        mapped_file.fsync_dir(self.path)\n        self.install([self.new_segment",
+        "        self.install([self.new_segment",
+    ),
+    Bug(
+        "refused-set-leaves-its-segment",
+        "replog/_native/follower_log.pyx",
+        "            if active.base_offset > self.log_end_offset:\n",
+        "            if False:\n",
+    ),
+    Bug(
+        "uncertain-log-start-forgotten",
+        LOG,
+        "        if self.start_tried > start_offset:\n",
+        "        if False:\n",
     ),
 )

@@ -8,7 +8,6 @@ is played in a process of its own kind, so that one that dies or hangs is a find
 from __future__ import annotations
 
 import argparse
-import collections
 import dataclasses
 import datetime as dt
 import itertools
@@ -26,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.finding import Finding
-from tests.faults.known import KNOWN
 from tests.faults.script import Script, draw
 from tests.faults.shrink import shrink
 from tests.faults.stage import Stage
@@ -160,27 +158,22 @@ class Totals:
     struck: int = 0
     cpu_s: float = 0.0
     failed: list[int] = dataclasses.field(default_factory=list)
-    known: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
     def add(self, played: Played) -> None:
         self.seeds += 1
         self.steps += played.steps
         self.struck += played.struck
         self.cpu_s += played.cpu_s
-        if played.kind in KNOWN:
-            self.known[played.kind] += 1
-        elif played.kind is not None:
+        if played.kind is not None:
             self.failed.append(played.seed)
 
     def ledger_line(self, first_seed: int, last_seed: int) -> str:
         today = dt.datetime.now(tz=dt.UTC).date()
-        known = "".join(f" {kind} {count}" for kind, count in sorted(self.known.items()))
         result = "no failure" if not self.failed else f"FAILED {self.failed[:5]}"
         return (
             f"{today} {commit()} seeds {first_seed}-{last_seed} ({self.seeds}) cpu-s "
             f"{self.cpu_s:.0f} operations {self.steps} with-faults {self.struck} "
-            f"({self.struck / max(self.cpu_s, 1e-9):.0f}/cpu-s)"
-            f"{f' known:{known}' if known else ''}: {result}"
+            f"({self.struck / max(self.cpu_s, 1e-9):.0f}/cpu-s): {result}"
         )
 
 
@@ -216,7 +209,7 @@ def play_many(seeds: Iterator[int], jobs: int, cpu_s_max: float, first: int) -> 
     for played in played_seeds(seeds, jobs):
         totals.add(played)
         last = max(last, played.seed)
-        if played.kind is not None and played.kind not in KNOWN:
+        if played.kind is not None:
             shown += 1
             if shown <= FAILURES_SHOWN_MAX:
                 report(played)

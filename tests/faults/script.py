@@ -12,8 +12,11 @@ import json
 from random import Random
 from typing import NamedTuple
 
+from tests.faults.stretches import STRETCHES
+
 NUMBER_MAX = 1 << 20
 STEPS = (12, 60)
+FOR_EVER = 1 << 40
 
 
 class Fault(NamedTuple):
@@ -166,6 +169,9 @@ def draw(seed: int) -> Script:
     share = random.choice((0.08, 0.3, 0.5, 0.7))
     steps = [draw_step(random, "append_as_leader", 0.0), draw_step(random, "append", 0.0)]
     steps += [draw_step(random, verb, share) for verb in verbs]
+    for _ in range(random.choice((0, 0, 1, 1, 2))):
+        at = random.randrange(2, len(steps) + 1)
+        steps[at:at] = draw_stretch(random)
     return Script(options, tuple(steps))
 
 
@@ -193,15 +199,29 @@ def draw_step(random: Random, verb: str, share: float) -> Step:
     return Step(verb, numbers, faults)
 
 
+def draw_stretch(random: Random) -> list[Step]:
+    """All of one partition, which a step's last number chooses."""
+    partition = random.randrange(NUMBER_MAX)
+    steps = []
+    for verb, blow in random.choice(STRETCHES):
+        step = draw_step(random, verb, 0.0)
+        faults: tuple[Fault, ...] = ()
+        if blow is not None:
+            cause = random.choice(blow.causes)
+            faults = (Fault(blow.kind, cause, times=FOR_EVER, path=blow.path),)
+        steps.append(Step(verb, (*step.numbers[:-1], partition), faults))
+    return steps
+
+
 def draw_fault(random: Random, verb: str) -> Fault:
     kind = random.choice(CALLS[verb] if random.random() < 0.85 else ANY_CALL)
     path = random.choice(PATHS.get(kind, ("",)))
     nth = 1 if path else random.choice((1, 1, 1, 2, 2, 3, 4, 6))
     if kind in ("pwritev", "pread") and random.random() < 0.2:
         taken = random.choice((1, 20, 61, 100))
-        return Fault(kind, 0, nth, random.choice((1, 1, 1 << 40)), path, taken)
+        return Fault(kind, 0, nth, random.choice((1, 1, FOR_EVER)), path, taken)
     cause = random.choice(CAUSES[kind])
     if cause == errno.EINTR:
         return Fault(kind, cause, nth, random.choice((1, 2)), path)
-    times = random.choice((1, 1, 2, 1 << 40))
+    times = random.choice((1, 1, 2, FOR_EVER))
     return Fault(kind, cause, nth, times, path, 0, random.choice((1, 1, 1, 1, 3, 6)))

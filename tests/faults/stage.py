@@ -25,6 +25,7 @@ from tests.crash.disk_model import DiskModel, some_of
 from tests.crash.workload import NOW_MS
 from tests.faults import oracle
 from tests.faults.finding import Finding, require
+from tests.faults.index_files import check_indexes
 from tests.faults.model import PartitionModel
 from tests.faults.plan import Partition, Plan, World
 from tests.faults.script import Script, Step
@@ -367,6 +368,7 @@ class Stage:
             for partition in self.partitions.values():
                 if not partition.model.failed and not partition.log.failed:
                     partition.model.synced()
+                    check_indexes(partition.log.path, partition.model.state)
             self.clean = not failed
         self.forget()
 

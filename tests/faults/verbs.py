@@ -29,11 +29,14 @@ from tests.faults.plan import (
     values_of,
 )
 
+WIDE_GAP = (1 << 31) + 5
+
 
 def appending(
     partition: Partition, world: World, batches: list[Batch], act: Callable[[], Any]
 ) -> Plan:
     model = partition.model
+    model.epoch_tried = max(model.epoch_tried, batches[-1].leader_epoch)
     before, after = model.state, model.state.appended(batches)
 
     def done(answer: Any) -> None:
@@ -154,6 +157,8 @@ def append_as_follower(partition: Partition, world: World, numbers: tuple[int, .
     for part in range(1 + numbers[0] % 6):
         epoch += (numbers[1] + part) % 5 == 0 and part < 2
         base_offset += world.compacted and (numbers[3] + part) % 4 == 0
+        # More than a segment's offsets: the next one begins behind the gap.
+        base_offset += WIDE_GAP if world.compacted and numbers[2] % 11 == 0 and not part else 0
         made = stamped(encoded_of(world, numbers[2] + part, 1 + part % 3), base_offset, epoch)
         base_offset = made[-1].last_offset + 1
         batches += made
@@ -194,7 +199,7 @@ def flush(partition: Partition, world: World, numbers: tuple[int, ...]) -> Plan:
 def commit(partition: Partition, world: World, numbers: tuple[int, ...]) -> Plan:
     model = partition.model
     end = model.state.end
-    return Plan(lambda: partition.log.commit(end), lambda _: model.synced(), writes=False)
+    return Plan(lambda: partition.log.commit(end), lambda _: model.committed(), writes=False)
 
 
 def checkpoint(partition: Partition, world: World, numbers: tuple[int, ...]) -> Plan:
@@ -305,6 +310,7 @@ def assign_epoch(partition: Partition, world: World, numbers: tuple[int, ...]) -
     log, model = partition.log, partition.model
     state = model.state
     epoch = model.epoch + numbers[0] % 3
+    model.epoch_tried = max(model.epoch_tried, epoch)
     after = state._replace(epochs=assigned(state.epochs, epoch, state.end))
 
     def done(answer: Any) -> None:
