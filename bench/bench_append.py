@@ -11,6 +11,7 @@ import pytest
 import replog
 from bench import workload
 from bench.pairs import measure, sized, timed
+from replog.storage.partition_log import PartitionLog
 
 RECORDS = 1000
 
@@ -27,7 +28,7 @@ def appending(fresh, append_all, config=None):
     """One side: a new log, `append_all(log)` timed, its end as the checksum."""
 
     def ours():
-        with replog.Log.open(fresh(), config) as log:
+        with PartitionLog.open(fresh(), config) as log:
             log.append([b"first"])
             seconds, _ = timed(lambda: append_all(log))
             return seconds, log.log_end_offset

@@ -9,6 +9,7 @@ from bench import workload
 from bench.pairs import measure, sized, timed
 from replog._native import crc32c, record_encoder
 from replog._native.record_decoder import decode_arrow
+from replog.storage.partition_log import PartitionLog
 
 RECORDS = 1000
 CALLS = sized(200, 2)
@@ -83,11 +84,10 @@ def test_decode_arrow_vs_aiokafka(benchmark):
 
 
 def test_decode_view_1k(benchmark, floors, fresh):
-    import replog
 
     batch = workload.ready_batch(100, 1024)
     count = sized(640, 4)
-    with replog.Log.open(fresh()) as log:
+    with PartitionLog.open(fresh()) as log:
         for _ in range(count):
             log.append_as_leader(batch, 0)
         piece = log.read(0, count * len(batch))

@@ -23,6 +23,7 @@ from bench.growth import cost_of, publish_figure, publish_growth, sizes, spent
 from bench.pairs import sized, timed
 from replog._native import record_encoder
 from replog.errors import StorageError
+from replog.storage.partition_log import PartitionLog
 
 NOW_MS = 1_800_000_000_000
 OPERATIONS = sized(50, 2)
@@ -37,7 +38,7 @@ def one_record(now_ms=NOW_MS, **producer):
 def many(folder):
     """A log, and what gives it segments of one record each, a millisecond apart."""
     path = folder / "grown-0"
-    with replog.Log.open(path, MANY, now_ms=lambda: NOW_MS) as log:
+    with PartitionLog.open(path, MANY, now_ms=lambda: NOW_MS) as log:
 
         def grow(count):
             while len(log.segments) < count:
@@ -109,14 +110,14 @@ def test_growth_epochs(benchmark, fresh):
     def grown(size):
         """A log of `size` epochs, a batch each."""
         shutil.rmtree(path, ignore_errors=True)
-        with replog.Log.open(path, now_ms=lambda: NOW_MS) as log:
+        with PartitionLog.open(path, now_ms=lambda: NOW_MS) as log:
             follow = bytearray()
             for epoch in range(size):
                 batch = bytearray(one_record())
                 workload.at_offset(batch, epoch, epoch)
                 follow += batch
             log.append_as_follower(bytes(follow))
-        return replog.Log.open(path, now_ms=lambda: NOW_MS)
+        return PartitionLog.open(path, now_ms=lambda: NOW_MS)
 
     def costs():
         for size in sizes(100, 1000, 10_000):
@@ -137,7 +138,7 @@ def test_growth_transactions(benchmark, folder):
 
     def crashed(size):
         shutil.rmtree(path, ignore_errors=True)
-        log = replog.Log.open(path, now_ms=lambda: NOW_MS)
+        log = PartitionLog.open(path, now_ms=lambda: NOW_MS)
         for producer_id in range(size):
             batch = one_record(
                 producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True
@@ -152,7 +153,7 @@ def test_growth_transactions(benchmark, folder):
         log.close(flush=False)
 
     def opened():
-        replog.Log.open(path, now_ms=lambda: NOW_MS).close(flush=False)
+        PartitionLog.open(path, now_ms=lambda: NOW_MS).close(flush=False)
 
     def costs():
         for size in sizes(1000, 10_000, 100_000):
@@ -170,7 +171,7 @@ class OldDirectory:
         self.now_ms = NOW_MS
         self.opened = replog.LogDirectory.open(path, now_ms=lambda: self.now_ms)
         self.logs = [
-            self.opened.create_partition("topic", number, durable=False) for number in range(size)
+            self.opened.create_log("topic", number, durable=False) for number in range(size)
         ]
         for log in self.logs:
             for _ in range(records):
@@ -234,7 +235,7 @@ def test_segments_100k(benchmark, folder):
     path = folder / "segments-0"
     count = sized(100_000, 20)
     facts = {}
-    log = replog.Log.open(path, MANY, now_ms=lambda: NOW_MS)
+    log = PartitionLog.open(path, MANY, now_ms=lambda: NOW_MS)
     before = resident_bytes()
     while len(log.segments) < count:
         log.append_as_leader(one_record(), 0)
@@ -244,7 +245,7 @@ def test_segments_100k(benchmark, folder):
 
     def opens():
         try:
-            log = replog.Log.open(path, MANY, now_ms=lambda: NOW_MS)
+            log = PartitionLog.open(path, MANY, now_ms=lambda: NOW_MS)
         except (StorageError, MemoryError) as error:
             facts["problem"] = repr(error)
             return 0.0
@@ -268,7 +269,7 @@ def test_partitions_30k(benchmark, folder):
     def opens():
         directory = replog.LogDirectory.open(path, now_ms=lambda: NOW_MS)
         facts["mappings"] = mapping_count()
-        found = sum(len(directory[key].read(1)) > 0 for key in directory)
+        found = sum(len(directory.partition_log(key).read(1)) > 0 for key in directory)
         facts["problem"] = repr(next(iter(directory.refused.values()), None))
         directory.abandon()
         return float(found == count)
@@ -284,7 +285,7 @@ def test_zstd_one_append(benchmark, fresh):
     def append():
         count = sized(5000, 5)
         batch = workload.ready_batch(1, 100)
-        with replog.Log.open(fresh(), replog.LogConfig(compression_type="zstd")) as log:
+        with PartitionLog.open(fresh(), replog.LogConfig(compression_type="zstd")) as log:
             log.append_as_leader(batch, 0)
             took, _ = spent(lambda: [log.append_as_leader(batch, 0) for _ in range(count)])
             return took / count * 1e6
@@ -314,10 +315,10 @@ def test_reader_threads(benchmark, folder):
     paths = [folder / "left-0", folder / "right-0"]
     for path in paths:
         config = replog.LogConfig(compression_type="zstd")
-        with replog.Log.open(path, config) as log:
+        with PartitionLog.open(path, config) as log:
             for _ in range(sized(600, 2)):
                 log.append_as_leader(workload.ready_batch(1000, 100), 0)
-    logs = [replog.Log.open(path) for path in paths]
+    logs = [PartitionLog.open(path) for path in paths]
 
     def read(log):
         offset = 0

@@ -14,6 +14,7 @@ from bench import workload
 from bench.conftest import fill
 from bench.floors_build import ROOT
 from bench.pairs import measure, sized, timed
+from replog.storage.partition_log import PartitionLog
 
 SEGMENTS = sized(1000, 20)
 
@@ -21,7 +22,7 @@ SEGMENTS = sized(1000, 20)
 def test_open_segments(benchmark, floors, folder):
     path = folder / "many-0"
     config = replog.LogConfig(segment_bytes=4096)
-    with replog.Log.open(path, config) as log:
+    with PartitionLog.open(path, config) as log:
         batch = workload.ready_batch(20, 100)
         while len(log.segments) < SEGMENTS:
             log.append_as_leader(batch, 0)
@@ -29,7 +30,7 @@ def test_open_segments(benchmark, floors, folder):
     files = [entry.path for entry in os.scandir(path)]
 
     def ours():
-        seconds, log = timed(lambda: replog.Log.open(path, config))
+        seconds, log = timed(lambda: PartitionLog.open(path, config))
         with log:
             assert len(log.segments) == SEGMENTS
             return seconds, log.log_end_offset
@@ -45,7 +46,7 @@ def crashed(path, config):
     """Open a log as after a crash that nothing was ever synced before; leaves it so."""
     (path / ".kafka_cleanshutdown").unlink(missing_ok=True)
     (path / "recovery-point-offset-checkpoint").unlink(missing_ok=True)
-    seconds, log = timed(lambda: replog.Log.open(path, config))
+    seconds, log = timed(lambda: PartitionLog.open(path, config))
     report = log.recovery_report
     end_offset = log.log_end_offset
     log.close(flush=False)
@@ -73,7 +74,7 @@ def in_many(folder, gibibyte):
     path = folder / "split-0"
     size = (gibibyte / "00000000000000000000.log").stat().st_size
     config = replog.LogConfig(segment_bytes=size // SEGMENTS)
-    with replog.Log.open(path, config) as log:
+    with PartitionLog.open(path, config) as log:
         fill(log, 0, size)
     yield path, config
     shutil.rmtree(path)

@@ -13,6 +13,7 @@ from bench import workload
 from bench.pairs import measure, sized, timed
 from replog._native.leader_epoch_cache import LeaderEpochCache
 from replog._native.offset_index import OffsetIndex
+from replog.storage.partition_log import PartitionLog
 
 SLICE_BYTES = 64 * 1024 * 1024
 RECORDS = 1000
@@ -46,7 +47,7 @@ def test_scan_arrow_vs_lmdb(benchmark, gibibyte, lmdb_records):
                 count += 1
         return count
 
-    with replog.Log.open(gibibyte, replog.LogConfig(segment_bytes=2**31 - 1)) as log:
+    with PartitionLog.open(gibibyte, replog.LogConfig(segment_bytes=2**31 - 1)) as log:
         count = log.log_end_offset
 
         def scan():

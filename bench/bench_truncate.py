@@ -5,12 +5,13 @@ from __future__ import annotations
 import replog
 from bench.conftest import fill
 from bench.pairs import measure, sized, timed
+from replog.storage.partition_log import PartitionLog
 
 
 def test_truncate(benchmark, floors, folder, gibibyte):
     scratch = folder / "like"
     small = folder / "small"
-    with replog.Log.open(gibibyte, replog.LogConfig(segment_bytes=2**31 - 1)) as log:
+    with PartitionLog.open(gibibyte, replog.LogConfig(segment_bytes=2**31 - 1)) as log:
         end_offset = log.log_end_offset
         batches = end_offset // 1000
         kept = batches * 95 // 100

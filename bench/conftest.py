@@ -15,6 +15,7 @@ import replog
 from bench import workload
 from bench.floors_build import TARGET, load_floors
 from bench.pairs import sized
+from replog.storage.partition_log import PartitionLog
 
 RECORDS = 1000
 RECORD_BYTES = 100
@@ -57,7 +58,7 @@ def gibibyte(folder: Path) -> Path:
     """A log of 1 GiB in one segment: idempotent producers, batches of 1000 x 100 B, flushed."""
     path = folder / "gibibyte-0"
     config = replog.LogConfig(segment_bytes=2**31 - 1)
-    with replog.Log.open(path, config) as log:
+    with PartitionLog.open(path, config) as log:
         fill(log, 0, sized(2**30, 2**21))
     return path
 

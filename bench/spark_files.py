@@ -28,7 +28,7 @@ def write_segments(path: Path, rows: int, partitions: int = 2) -> None:
     text = draw.choice(letters, 1 << 20)
     with replog.LogDirectory.open(path) as directory:
         for partition in range(partitions):
-            log = directory.create_partition("bench", partition)
+            log = directory.create_log("bench", partition)
             count = rows // partitions
             for first in range(0, count, PIECE_ROWS):
                 numbers = np.arange(first, min(first + PIECE_ROWS, count), dtype=np.int64)

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
     from replog.errors import ReplogError
     from replog.runtime.local_cluster import LocalCluster
+    from replog.storage.log import Log
     from replog.storage.log_directory import LogDirectory
-    from replog.storage.partition_log import PartitionLog as Log
     from replog.types import Codec, Isolation, Record, TimestampType, TopicPartition
 
 __all__ = [
@@ -46,7 +46,7 @@ _HOMES = {
     "ControllerOptions": ("replog.config", "ControllerOptions"),
     "Isolation": ("replog.types", "Isolation"),
     "LocalCluster": ("replog.runtime.local_cluster", "LocalCluster"),
-    "Log": ("replog.storage.partition_log", "PartitionLog"),
+    "Log": ("replog.storage.log", "Log"),
     "LogConfig": ("replog.config", "LogConfig"),
     "LogDirectory": ("replog.storage.log_directory", "LogDirectory"),
     "QuorumOptions": ("replog.config", "QuorumOptions"),

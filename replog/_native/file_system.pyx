@@ -203,6 +203,11 @@ cdef class FileLock:
                 f"expected at most 4096 locks in a process at {path!r}; found more.", path=path
             )
 
+    @property
+    def forked(self):
+        """Whether this is a child that was forked from the process that holds the lock."""
+        return self.fork_generation != fork_count[0]
+
     def __dealloc__(self):
         self.unlock()
 

@@ -115,6 +115,11 @@ cdef class ReadableLog:
         closed."""
         return self.guard.failed
 
+    @property
+    def forked(self):
+        """Whether this is a child that was forked from the process that opened the log."""
+        return self.guard.forked()
+
     cpdef int check_open(self) except -1:  # called from both sides
         """Raise LogClosedError if the log is closed; never blocks."""
         if self.guard.closed:

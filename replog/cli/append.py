@@ -12,7 +12,7 @@ import click
 from replog.cli.record_json import decoded, line
 from replog.cli.streams import separator_bytes, standard_input, standard_output
 from replog.errors import ReplogError, UsageError, shown
-from replog.storage.partition_log import PartitionLog
+from replog.storage.log import Log
 from replog.types import NO_TIMESTAMP, Codec
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def append(
     stdin = standard_input()
     first_offset: int | None = None
     count = 0
-    with PartitionLog.open(path, now_ms=now_ms) as log:
+    with Log.open(path, now_ms=now_ms) as log:
         gathered = _gathered(stdin, batch_records, separator, as_json=as_json)
         while (lines := _next_lines(gathered, count)) is not None:
             result = _appended(log, lines, Codec.of(codec), count)
@@ -97,7 +97,7 @@ def append(
         click.echo(f"appended {count} records; the log ends at offset {end_offset}", err=True)
 
 
-def _appended(log: PartitionLog, lines: Lines, codec: Codec, count: int) -> AppendResult:
+def _appended(log: Log, lines: Lines, codec: Codec, count: int) -> AppendResult:
     """Append some lines; an error tells which they were and what went in before them."""
     try:
         return log.append(

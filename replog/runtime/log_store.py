@@ -54,7 +54,9 @@ class DirectoryLogStore:
         self._topic_ids: dict[TopicPartition, uuid.UUID | None] = {}
         self._settler = LogSettler()
         settle_soon = self._settler.settle_soon
-        self._logs = {key: ReplicaLog(directory[key], settle_soon) for key in directory}
+        self._logs = {
+            key: ReplicaLog(directory.partition_log(key), settle_soon) for key in directory
+        }
         self.get = self._logs.get
         """The open log; None where there is none that can be used."""
         self._states = tuple(
@@ -190,7 +192,7 @@ class DirectoryLogStore:
     def _create(
         self, topic_partition: TopicPartition, topic_id: uuid.UUID | None, config: LogConfig | None
     ) -> ReplicaLog:
-        created = self.directory.create_partition(
+        created = self.directory.create_log(
             topic_partition.topic,
             topic_partition.partition,
             topic_id,

@@ -33,20 +33,18 @@ from replog.storage.clean_shutdown import (
 from replog.storage.directory_checkpoints import DirectoryCheckpoints, PartitionCheckpoints
 from replog.storage.directory_names import METADATA_TOPIC
 from replog.storage.kafka_uuid import random_uuid
+from replog.storage.log import Log
 from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
 from replog.storage.meta_properties import settle_ids
 from replog.storage.open_mark import LastStop, OpenMarkKeeper
+from replog.storage.parallel_opening import each_in_threads
 from replog.storage.partition_log import PartitionLog, wall_clock_ms
-from replog.storage.partition_metadata import (
-    PARTITION_METADATA_FILE,
-    write_topic_id,
-)
+from replog.storage.partition_metadata import PARTITION_METADATA_FILE, write_topic_id
 from replog.storage.retired_partitions import RetiredPartitions, not_there
 from replog.storage.unfinished_creations import UnfinishedCreations
 from replog.types import TopicPartition
 
 if TYPE_CHECKING:
-    import concurrent.futures
     import uuid
     from collections.abc import Callable, Iterator, Mapping
 
@@ -84,6 +82,8 @@ class LogDirectory:
         self._now_ms = now_ms
         self._changes = threading.RLock()
         self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._faces: dict[TopicPartition, Log] = {}
+        """Of the logs that somebody has asked for: who follows one must hear of all appends."""
         self._members: dict[TopicPartition, PartitionCheckpoints] = {}
         self._retired = RetiredPartitions(path)
         self._unfinished = UnfinishedCreations(path, replicated=replicated)
@@ -167,20 +167,14 @@ class LogDirectory:
         recovery_threads: int,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        import concurrent.futures  # only here: a lone log needs no threads, and it is dear
-
-        with concurrent.futures.ThreadPoolExecutor(
-            max(1, recovery_threads), thread_name_prefix="replog-recovery"
-        ) as pool:
-            opening = {pool.submit(self._open_partition, key): key for key in found}
-            try:
-                for done, future in enumerate(concurrent.futures.as_completed(opening), start=1):
-                    self._settle_opened(opening[future], future)
-                    if on_progress is not None:
-                        on_progress(done, len(found))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        opened = each_in_threads(found, self._open_partition, recovery_threads)
+        for done, (key, error) in enumerate(opened, start=1):
+            if isinstance(error, (LogFailedError, NoSpaceError)):
+                raise error  # it is the disk, not the partition
+            if error is not None:
+                self.refused[key] = error
+            if on_progress is not None:
+                on_progress(done, len(found))
 
     def _open_partition(self, topic_partition: TopicPartition) -> PartitionLog:
         offsets = CheckpointedOffsets(
@@ -217,16 +211,6 @@ class LogDirectory:
             self._members[topic_partition] = member
         return log
 
-    def _settle_opened(
-        self, topic_partition: TopicPartition, future: concurrent.futures.Future[PartitionLog]
-    ) -> None:
-        try:
-            future.result()
-        except (LogFailedError, NoSpaceError):
-            raise  # it is the disk, not the partition
-        except StorageError as error:
-            self.refused[topic_partition] = error
-
     def _drop_missing(self, found: set[TopicPartition]) -> None:
         """Forget the offsets of partitions that are gone. Those of a replica that held records go
         when another is made in its place: until then they say that it is missing.
@@ -256,10 +240,23 @@ class LogDirectory:
         return len(self._logs)
 
     def __contains__(self, topic_partition: object) -> bool:
-        return isinstance(topic_partition, TopicPartition) and topic_partition in self._logs
+        try:
+            return topic_partition in self._logs
+        except TypeError:  # nothing that can be hashed: no partition's name
+            return False
 
-    def __getitem__(self, topic_partition: TopicPartition) -> PartitionLog:
+    def __getitem__(self, topic_partition: TopicPartition | tuple[str, int]) -> Log:
         """The partition's log. Raises the error of a refused one, UsageError for an unknown one."""
+        return self._face_of(self.partition_log(topic_partition))
+
+    def _face_of(self, log: PartitionLog) -> Log:
+        with self._changes:
+            if self._logs.get(log.topic_partition) is not log:
+                return Log(log)  # another has taken its name since: this one is closed
+            return self._faces.setdefault(log.topic_partition, Log(log))
+
+    def partition_log(self, topic_partition: TopicPartition | tuple[str, int]) -> PartitionLog:
+        """The partition's log with the verbs of replicas. Raises as `[]` does."""
         topic_partition = TopicPartition.of(topic_partition)
         with self._changes:
             self._check_open()
@@ -291,15 +288,27 @@ class LogDirectory:
         partition: int,
         topic_id: uuid.UUID | None = None,
         config: LogConfig | None = None,
+    ) -> Log:
+        """Create and open an empty partition; durable on return. A fresh topic id if none is given.
+
+        config: the topic's options from here on, if they are not as `open` was told. Raises
+        UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
+        """
+        return self._face_of(self.create_log(topic, partition, topic_id, config))
+
+    def create_log(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: uuid.UUID | None = None,
+        config: LogConfig | None = None,
         *,
         durable: bool = True,
     ) -> PartitionLog:
-        """Create and open an empty partition; durable on return. A fresh topic id if none is given.
+        """As create_partition, but the log with the verbs of replicas.
 
-        config: the topic's options from here on, if they are not as `open` was told. durable=False:
-        for an owner that creates it again after a crash, and settles it before the first append
-        (`PartitionLog.settle`); what a crash leaves of it is removed at the next open. Raises
-        UsageError for a bad name or one that is taken, NoSpaceError, StorageError.
+        durable=False: for an owner that creates it again after a crash, and settles it before the
+        first append (`LogKeeper.settle`); what a crash leaves of it is removed at the next open.
         """
         topic_partition = TopicPartition.of((topic, partition))
         directory_access.check_topic_id(topic_id)
@@ -331,7 +340,7 @@ class LogDirectory:
             self._unfinished.end(topic_partition)
             return log
 
-    def delete_partition(self, topic_partition: TopicPartition) -> None:
+    def delete_partition(self, topic_partition: TopicPartition | tuple[str, int]) -> None:
         """Close and delete a partition; durable on return. Views of its records stay readable.
 
         Its files go with the first remove_deleted() after file_delete_delay_ms. A refused partition
@@ -341,7 +350,7 @@ class LogDirectory:
         with self._changes:
             self._check_open()
             if topic_partition not in self.refused:
-                self[topic_partition].close(flush=False)
+                self.partition_log(topic_partition).close(flush=False)
             delay_ms = self._config.file_delete_delay_ms
             try:
                 self._retired.delete(topic_partition, self._now_ms() + delay_ms)
@@ -349,22 +358,24 @@ class LogDirectory:
                 if not os.path.exists(self._directory(topic_partition)):
                     self._forget(topic_partition)
 
-    def set_aside(self, topic_partition: TopicPartition) -> str:
+    def set_aside(self, topic_partition: TopicPartition | tuple[str, int]) -> str:
         """Take a partition out of use, damaged or not, and keep its files; durable on return.
 
         Returns the directory that they are in now: it will not be opened again, and its name is
         among `strays`. Raises UsageError for an unknown partition.
         """
+        topic_partition = TopicPartition.of(topic_partition)
         with self._changes:
             self._check_open()
             if topic_partition not in self.refused:
-                self[topic_partition].close(flush=False)
+                self.partition_log(topic_partition).close(flush=False)
             path = self._retired.set_aside(topic_partition)
             self._forget(topic_partition)
             return path
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         self._logs.pop(topic_partition, None)
+        self._faces.pop(topic_partition, None)
         self._members.pop(topic_partition, None)
         self.refused.pop(topic_partition, None)
         self._checkpoints.drop([topic_partition])
@@ -420,6 +431,7 @@ class LogDirectory:
 
         broker_epoch (default: the attribute) goes into the marker. The directory is unlocked in any
         case. Raises the first error that a log's close raised; the others are closed nevertheless.
+        In a child that was forked, it leaves the directory to the parent.
         """
         epoch = self.broker_epoch if broker_epoch is None else broker_epoch
         integer(epoch, "broker_epoch", self.path, low=UNKNOWN_BROKER_EPOCH)
@@ -427,6 +439,8 @@ class LogDirectory:
             if self.closed:
                 return
             self.closed = True
+            if self._lock.forked:
+                return
             try:
                 errors = self._close_logs()
                 if not errors:

@@ -1,4 +1,4 @@
-"""`replog.Log`: one partition's log with its checkpoint files, and records in place of batches.
+"""One partition's log with its checkpoint files, and records in place of batches.
 
 The native Log owns segments, epochs and producers; this class keeps what must outlive a crash
 beside them (leader-epoch-checkpoint, partition.metadata, recovery point, log start) and turns
@@ -180,7 +180,8 @@ class PartitionLog(Log):
         self.close(flush=not self.failed)
 
     def __repr__(self) -> str:
-        return f"<Log {self.topic_partition} [{self.log_start_offset}, {self.log_end_offset})>"
+        ends = f"[{self.log_start_offset}, {self.log_end_offset})"
+        return f"<PartitionLog {self.topic_partition} {ends}>"
 
     def close(self, *, flush: bool = True) -> None:
         """Flush, close and mark the log clean. With flush=False: leave it as a crash would.
@@ -189,7 +190,7 @@ class PartitionLog(Log):
         LogFailedError.
         """
         flush = flag(flush, "flush", self.path)
-        if self.closed:
+        if self.closed or self.forked:
             return
         try:
             try:
@@ -294,16 +295,29 @@ class PartitionLog(Log):
         are no integers, unknown columns or isolation, CorruptBatchError, DecompressionError,
         LogClosedError.
         """
-        zero_copy = flag(zero_copy, "zero_copy", self.path)
+        batches = self.record_batches(
+            start_offset, end_offset, columns=columns, zero_copy=zero_copy, isolation=isolation
+        )
         schema = record_decoder.schema(columns, zero_copy=zero_copy)
-        names = schema.names
-        tables = [
+        return pa.Table.from_batches(batches, schema)
+
+    def record_batches(
+        self,
+        start_offset: int | None = None,
+        end_offset: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        zero_copy: bool = False,
+        isolation: Isolation | str = Isolation.HIGH_WATERMARK,
+    ) -> Iterator[pa.RecordBatch]:
+        """As to_arrow, one chunk after the other; raises about its arguments at once."""
+        zero_copy = flag(zero_copy, "zero_copy", self.path)
+        names = record_decoder.schema(columns, zero_copy=zero_copy).names
+        slices = self._slices(start_offset, end_offset, ARROW_SLICE_BYTES, isolation)
+        return (
             piece.to_arrow(end_offset=bound, columns=names, zero_copy=zero_copy, aborted=aborted)
-            for piece, bound, aborted in self._slices(
-                start_offset, end_offset, ARROW_SLICE_BYTES, isolation
-            )
-        ]
-        return pa.Table.from_batches(tables) if tables else schema.empty_table()
+            for piece, bound, aborted in slices
+        )
 
     def records(
         self,
@@ -339,7 +353,7 @@ class PartitionLog(Log):
         offset = self.log_start_offset
         if start_offset is not None:
             offset = integer(start_offset, "start_offset", self.path, low=OFFSET_MIN)
-        limit = bound = self._bound(level)
+        limit = bound = self.bound(level)
         if end_offset is not None:
             bound = min(integer(end_offset, "end_offset", self.path), limit)
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -369,7 +383,8 @@ class PartitionLog(Log):
                 )
             offset = piece.end_offset
 
-    def _bound(self, isolation: Isolation) -> int:
+    def bound(self, isolation: Isolation) -> int:
+        """Exclusive: how far a read may go."""
         if isolation is Isolation.LOG_END:
             return self.log_end_offset
         if isolation is Isolation.TXN_COMMITTED:

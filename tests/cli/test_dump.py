@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from replog import Log, LogConfig
+from replog import LogConfig
 from replog.cli.main import run
+from replog.storage.partition_log import PartitionLog
 from tests.fixtures import cases
 from tests.fixtures.cases import Row
 from tests.reader.consumed import Consumed, consumed
@@ -165,7 +166,7 @@ def test_metadata_records_are_shown_by_type_and_fields(capfdbinary) -> None:
 
 
 def test_metadata_that_is_none_is_told_and_passed_over(command, tmp_path: Path) -> None:
-    with Log.open(tmp_path / "orders-0") as log:
+    with PartitionLog.open(tmp_path / "orders-0") as log:
         log.append([b"not metadata", b"\x01\x14\x00\x00"])
     code, (first, second), _ = command("dump", "--metadata", "--json", tmp_path / "orders-0")
     assert code == 0
@@ -190,7 +191,7 @@ def test_metadata_is_asked_for_alone(command) -> None:
 def test_a_damaged_side_file_is_told_and_hides_no_other_segment(
     command, tmp_path: Path, suffix: str
 ) -> None:
-    with Log.open(tmp_path / "orders-0", LogConfig(segment_bytes=1000)) as log:
+    with PartitionLog.open(tmp_path / "orders-0", LogConfig(segment_bytes=1000)) as log:
         for _ in range(40):
             log.append([b"value"] * 10)
         bases = [segment.base_offset for segment in log.segments]

@@ -7,6 +7,7 @@ be there (while it is made or deleted), or must be gone.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -80,7 +81,7 @@ class DirectoryWorkload:
         recorded_calls.mark(str(len(self.expectations) - 1))
 
     def version(self, key: TopicPartition) -> Version:
-        log = self.logs[key]
+        log = self.logs.partition_log(key)
         return Version(log.log_start_offset, log.log_end_offset, batches_of(files_of(log.path)))
 
     def run(
@@ -101,7 +102,8 @@ class DirectoryWorkload:
             if self.logs.closed or key not in self.logs:
                 continue
             after = self.version(key)
-            missed = held.log.missed | missed_timestamps(self.logs[key], after.batches)
+            log = self.logs.partition_log(key)
+            missed = held.log.missed | missed_timestamps(log, after.batches)
             versions = (*held.log.versions, after)
             during = expected(step, versions, held.log.floor, missed)
             there = True if held.there else None
@@ -136,7 +138,8 @@ class DirectoryWorkload:
             self.now_ms += 10
             values = [self.random.randbytes(self.random.randrange(4, 40)) for _ in range(2)]
             batch = record_encoder.encode(values, timestamps=self.now_ms, now_ms=self.now_ms)
-            self.run("append", lambda b=batch: self.logs[key].append_as_leader(b, 0), touched=key)
+            append = self.logs.partition_log(key).append_as_leader
+            self.run("append", functools.partial(append, batch, 0), touched=key)
 
     def script(self) -> None:
         """Two partitions; one is cut, deleted, and made again under its name."""
@@ -145,10 +148,10 @@ class DirectoryWorkload:
         self.append(ORDERS, 3)
         self.create(CLICKS)
         self.append(CLICKS, 8)
-        self.run("flush", self.logs[CLICKS].flush, touched=CLICKS, durable=True)
+        self.run("flush", self.logs.partition_log(CLICKS).flush, touched=CLICKS, durable=True)
         self.checkpoint()
         self.append(ORDERS, 2)
-        self.run("flush", self.logs[ORDERS].flush, touched=ORDERS, durable=True)
+        self.run("flush", self.logs.partition_log(ORDERS).flush, touched=ORDERS, durable=True)
         self.checkpoint()
         self.truncate(CLICKS, 5)
         self.append(CLICKS, 2)
@@ -157,7 +160,7 @@ class DirectoryWorkload:
         self.create(ORDERS)
         self.append(ORDERS, 1)
         self.run("delete", lambda: self.logs.remove_deleted(NOW_MS + 10**9))
-        self.run("flush", self.logs[ORDERS].flush, touched=ORDERS, durable=True)
+        self.run("flush", self.logs.partition_log(ORDERS).flush, touched=ORDERS, durable=True)
         self.checkpoint()
         for key in list(self.state):
             ends = self.version(key)
@@ -181,7 +184,7 @@ class DirectoryWorkload:
         held = self.state[key]
         log = dataclasses.replace(held.log, floor=min(held.log.floor, offset))
         self.state[key] = held._replace(log=log)
-        self.run("truncate", lambda: self.logs[key].truncate_to(offset), touched=key)
+        self.run("truncate", lambda: self.logs.partition_log(key).truncate_to(offset), touched=key)
         log = self.state[key].log
         log = dataclasses.replace(log, versions=log.versions[-1:])
         self.state[key] = self.state[key]._replace(log=log)
@@ -223,7 +226,7 @@ def _recover_twice(directory: str, image: Image) -> DirectoryOutcome:
             return DirectoryOutcome(f"{type(error).__name__}: {error}", {})
         try:
             refused = [f"{key}: {error}" for key, error in logs.refused.items()]
-            found = {key: examine(logs[key]) for key in logs}
+            found = {key: examine(logs.partition_log(key)) for key in logs}
             looks.append(DirectoryOutcome("; ".join(refused) or None, found))
         finally:
             logs.abandon()

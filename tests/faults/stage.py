@@ -240,7 +240,7 @@ class Stage:
         model = self.models.get(key)
         if key in self.partitions:
             return
-        answer, refusal, strikes = self.attempt(step, lambda: self.logs.create_partition(*key))
+        answer, refusal, strikes = self.attempt(step, lambda: self.logs.create_log(*key))
         if refusal is None:
             model = self.models[key] = PartitionModel()
             self.partitions[key] = Partition(answer, model)
@@ -323,7 +323,7 @@ class Stage:
     def open_logs(self) -> dict[TopicPartition, Any]:
         if self.bare:
             return {TopicPartition("t", 0): self.log}
-        return {key: self.logs[key] for key in self.logs}
+        return {key: self.logs.partition_log(key) for key in self.logs}
 
     def reopen_whole(self, *, by_power: bool) -> None:
         recorded_calls.clear_faults()

@@ -55,7 +55,7 @@ def written(
         with opened(broker) as directory:
             assert not directory.refused
             for topic in TOPICS:
-                log = directory[TopicPartition(topic, 0)]
+                log = directory.partition_log(TopicPartition(topic, 0))
                 KINDS[topic].write(log, Path(log.path))
                 log.high_watermark = log.log_end_offset
                 said[topic] = {
@@ -113,7 +113,7 @@ def test_replog_goes_on_behind_what_kafka_wrote_behind_it(judge: Judge, written:
     broker.stop()
     with opened(broker) as directory:
         assert not directory.refused
-        log = directory[TopicPartition(topic, 0)]
+        log = directory.partition_log(TopicPartition(topic, 0))
         rows = rows_of(log, Isolation.LOG_END)
         assert rows[: len(said[topic]["read_uncommitted"])] == said[topic]["read_uncommitted"]
         assert len(rows) == len(said[topic]["read_uncommitted"]) + PRODUCED

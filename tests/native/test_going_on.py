@@ -179,7 +179,7 @@ def test_a_shared_recovery_point_that_may_be_on_disk_is_lowered_before_a_cut(
     tmp_path: Path,
 ) -> None:
     directory = LogDirectory.open(tmp_path / "d", CONFIG, now_ms=lambda: NOW_MS)
-    log = directory.create_partition("t", 0)
+    log = directory.create_log("t", 0)
     append(log, 20)
     log.flush()
     recorded_calls.fail("fsync_dir", errno.EIO, times=1)
@@ -221,7 +221,7 @@ def test_a_directory_that_cannot_be_closed_cleanly_closes_every_log(
     tmp_path: Path, kind: str, cause: int
 ) -> None:
     directory = LogDirectory.open(tmp_path / "d", CONFIG, now_ms=lambda: NOW_MS)
-    logs = [directory.create_partition("t", number) for number in range(3)]
+    logs = [directory.create_log("t", number) for number in range(3)]
     for log in logs:
         append(log, 50)
     recorded_calls.fail(kind, cause)

@@ -17,6 +17,7 @@ import replog
 from replog import errors
 from replog._native import compression, crc32c, record_decoder, record_encoder
 from replog.storage.log_keeper import LogKeeper
+from replog.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,8 +26,8 @@ NOW_MS = 1_700_000_000_000
 CODECS = [1, 2, 3, 4]
 
 
-def open_log(tmp_path: Path, **options: object) -> replog.Log:
-    return replog.Log.open(
+def open_log(tmp_path: Path, **options: object) -> PartitionLog:
+    return PartitionLog.open(
         tmp_path / "orders-0", replog.LogConfig(**options), now_ms=lambda: NOW_MS
     )
 
@@ -43,7 +44,7 @@ def with_field(batch: bytearray, layout: str, place: int, number: int) -> bytear
     return batch
 
 
-def assert_refused(log: replog.Log, batch: bytes | bytearray, kind: type[Exception]) -> None:
+def assert_refused(log: PartitionLog, batch: bytes | bytearray, kind: type[Exception]) -> None:
     before = (log.log_end_offset, log.size_bytes, log.epochs)
     with pytest.raises(kind) as raised:
         log.append_as_leader(batch, 0)
@@ -150,7 +151,7 @@ def test_append_takes_just_what_decodes(
     except errors.ReplogError:
         expected = False
     name = f"orders-{uuid.uuid4().int % 2**31}"
-    with replog.Log.open(tmp_path / name, now_ms=lambda: NOW_MS) as log:
+    with PartitionLog.open(tmp_path / name, now_ms=lambda: NOW_MS) as log:
         try:
             log.append_as_leader(batch, 0)
         except errors.InvalidTimestampError:
@@ -369,7 +370,7 @@ def test_a_range_that_ends_inside_a_batch_gives_just_its_records(tmp_path: Path)
 def test_an_epoch_that_could_not_be_written_is_written_by_the_next_append(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(keeper: LogKeeper, log: replog.Log) -> None:
+    def full(keeper: LogKeeper, log: PartitionLog) -> None:
         raise errors.NoSpaceError("expected room for the epochs, found none; free space")
 
     with open_log(tmp_path) as log:

@@ -13,12 +13,13 @@ import pytest
 import replog
 from replog import errors
 from replog._native import record_batch
+from replog.storage.partition_log import PartitionLog
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def fill(log: replog.Log, batches: int, records: int = 5) -> None:
+def fill(log: PartitionLog, batches: int, records: int = 5) -> None:
     for number in range(batches):
         log.append([b"%06d" % number * 10] * records)
 
@@ -27,7 +28,7 @@ def fill(log: replog.Log, batches: int, records: int = 5) -> None:
 def test_a_view_keeps_its_bytes_through_truncation_and_new_records(
     tmp_path: Path, pinned: bool
 ) -> None:
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         fill(log, 40)
         view = log.read(0, 1 << 20) if pinned else None
         before = None if view is None else bytes(view)
@@ -41,7 +42,7 @@ def test_a_view_keeps_its_bytes_through_truncation_and_new_records(
 
 
 def test_a_table_of_views_outlives_the_log(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         fill(log, 10)
         table = log.to_arrow(zero_copy=True)
         log.truncate_fully_and_start_at(7)
@@ -57,7 +58,7 @@ def test_readers_see_whole_batches_or_a_typed_error_while_the_log_changes(tmp_pa
     problems: list[BaseException] = []
     done = threading.Event()
 
-    def read(log: replog.Log) -> None:
+    def read(log: PartitionLog) -> None:
         try:
             while not done.is_set():
                 offset = log.log_start_offset
@@ -72,7 +73,7 @@ def test_readers_see_whole_batches_or_a_typed_error_while_the_log_changes(tmp_pa
         except BaseException as problem:
             problems.append(problem)
 
-    with replog.Log.open(tmp_path / "t-0", config) as log:
+    with PartitionLog.open(tmp_path / "t-0", config) as log:
         fill(log, 50)
         readers = [threading.Thread(target=read, args=(log,)) for _ in range(3)]
         for reader in readers:
@@ -90,7 +91,7 @@ def test_readers_see_whole_batches_or_a_typed_error_while_the_log_changes(tmp_pa
 
 
 def test_threads_that_append_share_one_order(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "t-0", replog.LogConfig(flush_mode="commit")) as log:
+    with PartitionLog.open(tmp_path / "t-0", replog.LogConfig(flush_mode="commit")) as log:
         threads = [threading.Thread(target=fill, args=(log, 30)) for _ in range(4)]
         for thread in threads:
             thread.start()
@@ -100,9 +101,9 @@ def test_threads_that_append_share_one_order(tmp_path: Path) -> None:
 
 
 def test_a_second_writer_is_told_that_the_directory_is_locked(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "t-0"):
+    with PartitionLog.open(tmp_path / "t-0"):
         with pytest.raises(errors.LogDirectoryLockedError):
-            replog.Log.open(tmp_path / "t-0")
+            PartitionLog.open(tmp_path / "t-0")
         script = "import sys, replog; replog.Log.open(sys.argv[1])"
         other = subprocess.run(
             [sys.executable, "-c", script, str(tmp_path / "t-0")],
@@ -111,12 +112,12 @@ def test_a_second_writer_is_told_that_the_directory_is_locked(tmp_path: Path) ->
             check=False,
         )
     assert "LogDirectoryLockedError" in other.stderr
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         log.append([b"free again"])
 
 
 def test_a_forked_child_gets_an_error_and_harms_nothing(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         fill(log, 3)
         child = os.fork()
         if child == 0:
@@ -128,12 +129,12 @@ def test_a_forked_child_gets_an_error_and_harms_nothing(tmp_path: Path) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         fill(log, 1)
         assert log.log_end_offset == 20
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         assert log.log_end_offset == 20
 
 
 def test_a_closed_log_says_so(tmp_path: Path) -> None:
-    log = replog.Log.open(tmp_path / "t-0")
+    log = PartitionLog.open(tmp_path / "t-0")
     log.close()
     with pytest.raises(errors.LogClosedError):
         log.append([b"late"])

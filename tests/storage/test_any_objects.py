@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import replog
 from replog.errors import ReplogError, shown
+from replog.storage.partition_log import PartitionLog
 
 PLAIN = st.one_of(
     st.none(), st.booleans(), st.integers(), st.integers(-4, 8), st.floats(), st.complex_numbers(),
@@ -45,8 +46,8 @@ CALLS = (
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
-    with replog.Log.open(tmp_path_factory.mktemp("any") / "orders-0") as opened:
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PartitionLog]:
+    with PartitionLog.open(tmp_path_factory.mktemp("any") / "orders-0") as opened:
         yield opened
 
 
@@ -54,7 +55,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(drawn=st.data())
 def test_a_call_answers_or_raises_a_typed_error(
-    log: replog.Log, name: str, drawn: st.DataObject
+    log: PartitionLog, name: str, drawn: st.DataObject
 ) -> None:
     call = getattr(log, name)
     arguments = {}
@@ -96,6 +97,6 @@ def test_anything_can_be_shown_on_one_line(value: Any) -> None:
 @settings(max_examples=100, deadline=None)
 @given(path=ANYTHING.filter(lambda found: not isinstance(found, (str, Path))))
 def test_what_is_no_path_opens_nothing(path: Any) -> None:
-    for opened in (replog.Log, replog.LogDirectory):
+    for opened in (PartitionLog, replog.LogDirectory):
         with pytest.raises(ReplogError, match="path"):
             opened.open(path)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import replog
 from replog.errors import OffsetOutOfRangeError, ReplogError, UsageError
+from replog.storage.partition_log import PartitionLog
 
 NO_INTEGERS: tuple[Any, ...] = (
     1.0, float("nan"), "1", b"1", "x", True, np.bool_(True), np.float64(1), Decimal(1), [1], {},
@@ -18,7 +18,7 @@ NO_INTEGERS: tuple[Any, ...] = (
 )  # fmt: skip
 NEGATIVE = (-1, -(2**31), -(2**63))
 
-Call = Callable[[replog.Log, Any], Any]
+Call = Callable[[PartitionLog, Any], Any]
 
 # Call by "method argument" -> how to call it.
 OFFSETS: dict[str, Call] = {
@@ -64,8 +64,8 @@ MAY_BE_NONE = {
 }  # fmt: skip
 
 
-def make_log(directory: Path) -> replog.Log:
-    log = replog.Log.open(directory / "orders-0")
+def make_log(directory: Path) -> PartitionLog:
+    log = PartitionLog.open(directory / "orders-0")
     log.append([b"a", b"b", b"c"], leader_epoch=0)
     log.append([b"d", b"e"], leader_epoch=2)
     log.high_watermark = 4
@@ -73,13 +73,13 @@ def make_log(directory: Path) -> replog.Log:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[replog.Log]:
+def log(tmp_path: Path) -> Iterator[PartitionLog]:
     with make_log(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PartitionLog]:
     """One log for all tests that must not change it; it takes records after all of them."""
     with make_log(tmp_path_factory.mktemp("kept")) as opened:
         yield opened
@@ -89,7 +89,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
 BATCH = b"not looked at"
 
 
-def state_of(log: replog.Log) -> tuple[Any, ...]:
+def state_of(log: PartitionLog) -> tuple[Any, ...]:
     """All that an append, a truncation or a new epoch would change."""
     files = {
         path.name: path.read_bytes() for path in Path(log.path).iterdir() if path.name != ".lock"
@@ -100,7 +100,7 @@ def state_of(log: replog.Log) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def refused(log: replog.Log, call: Callable[[], Any], argument: str) -> None:
+def refused(log: PartitionLog, call: Callable[[], Any], argument: str) -> None:
     """The call raises UsageError naming the argument, in one sentence, and changes nothing."""
     before = state_of(log)
     with pytest.raises(UsageError) as caught:
@@ -186,4 +186,4 @@ def test_a_flag_is_true_or_false(kept, argument, call):
 @pytest.mark.parametrize("now_ms", [lambda: "x", lambda: None, lambda: 1.5, lambda: 2**70])
 def test_a_clock_that_gives_no_integer_is_refused(tmp_path, now_ms):
     with pytest.raises(ReplogError, match="now_ms"):
-        replog.Log.open(tmp_path / "orders-0", now_ms=now_ms)
+        PartitionLog.open(tmp_path / "orders-0", now_ms=now_ms)

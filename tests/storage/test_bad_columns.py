@@ -12,6 +12,7 @@ import pytest
 import replog
 from replog._native import record_encoder
 from replog.errors import ReplogError, UsageError
+from replog.storage.partition_log import PartitionLog
 from tests.parameter_names import named
 
 NOW_MS = 1_700_000_000_000
@@ -60,9 +61,9 @@ BAD: dict[str, tuple[Any, ...]] = {
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PartitionLog]:
     path = tmp_path_factory.mktemp("columns") / "orders-0"
-    with replog.Log.open(path, now_ms=lambda: NOW_MS) as log:
+    with PartitionLog.open(path, now_ms=lambda: NOW_MS) as log:
         yield log
         assert log.append([b"next"]).base_offset == 0
 
@@ -73,7 +74,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[replog.Log]:
     ids=named,
 )
 def test_a_column_that_cannot_be_taken_is_refused_by_name(
-    kept: replog.Log, argument: str, bad: Any
+    kept: PartitionLog, argument: str, bad: Any
 ) -> None:
     arguments: dict[str, Any] = {"values": [b"a", b"b"], argument: bad}
     with pytest.raises(UsageError) as caught:
@@ -88,14 +89,14 @@ def test_a_column_that_cannot_be_taken_is_refused_by_name(
 
 @pytest.mark.parametrize("name", ["gzip", "GZIP", "Gzip", 1, replog.Codec.GZIP])
 def test_a_codec_is_taken_by_name_and_number(tmp_path: Path, name: Any) -> None:
-    with replog.Log.open(tmp_path / "orders-0") as log:
+    with PartitionLog.open(tmp_path / "orders-0") as log:
         log.append([b"a" * 500], codec=name)
         assert bytes(log.read(0))[22] & 7 == 1
         assert [record.value for record in log] == [b"a" * 500]
 
 
 def taken(tmp_path: Path, **columns: Any) -> list[replog.Record]:
-    with replog.Log.open(tmp_path / "orders-0", now_ms=lambda: NOW_MS) as log:
+    with PartitionLog.open(tmp_path / "orders-0", now_ms=lambda: NOW_MS) as log:
         log.append(**columns)
         return list(log)
 
@@ -154,13 +155,13 @@ def test_one_moment_stands_for_all_records(tmp_path: Path, stamp: Any) -> None:
     ],
     ids=named,
 )
-def test_columns_that_are_not_there_are_refused(kept: replog.Log, columns: Any) -> None:
+def test_columns_that_are_not_there_are_refused(kept: PartitionLog, columns: Any) -> None:
     with pytest.raises(UsageError, match="columns"):
         kept.to_arrow(columns=columns)
 
 
 @pytest.mark.parametrize("isolation", ["none", 1, None, b"read_committed", [], object()], ids=named)
-def test_another_isolation_is_refused(kept: replog.Log, isolation: Any) -> None:
+def test_another_isolation_is_refused(kept: PartitionLog, isolation: Any) -> None:
     with pytest.raises(UsageError, match="isolation"):
         kept.to_arrow(isolation=isolation)
     with pytest.raises(UsageError, match="isolation"):
@@ -174,21 +175,21 @@ NO_BATCHES = (
 
 
 @pytest.mark.parametrize("batches", [*NO_BATCHES, BATCH[:-1], b"x", bytes(100)], ids=named)
-def test_a_leader_takes_whole_batches_only(kept: replog.Log, batches: Any) -> None:
+def test_a_leader_takes_whole_batches_only(kept: PartitionLog, batches: Any) -> None:
     with pytest.raises(ReplogError, match="expected"):
         kept.append_as_leader(batches, 0)
     assert kept.size_bytes == 0
 
 
 @pytest.mark.parametrize("batches", [*NO_BATCHES[:-1], BATCH[:-1], b"x", BATCH[:12]], ids=named)
-def test_a_follower_takes_at_least_one_whole_batch(kept: replog.Log, batches: Any) -> None:
+def test_a_follower_takes_at_least_one_whole_batch(kept: PartitionLog, batches: Any) -> None:
     with pytest.raises(UsageError, match="batch"):
         kept.append_as_follower(batches)
     assert kept.size_bytes == 0
 
 
 def test_a_fetch_may_be_empty_or_end_inside_a_batch(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "orders-0") as log:
+    with PartitionLog.open(tmp_path / "orders-0") as log:
         assert log.append_as_follower(b"").last_offset == -1
         batch = record_encoder.encode([b"a"], now_ms=NOW_MS, leader_epoch=0)
         assert log.append_as_follower(batch + BATCH[:20]).last_offset == 0

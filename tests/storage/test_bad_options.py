@@ -12,6 +12,7 @@ import pytest
 
 import replog
 from replog.errors import LogClosedError, ReplogError, UsageError
+from replog.storage.partition_log import PartitionLog
 from tests.parameter_names import named
 
 NUMBERS = [
@@ -80,13 +81,13 @@ BAD_PATHS = (
 
 
 @pytest.mark.parametrize("path", BAD_PATHS, ids=named)
-@pytest.mark.parametrize("opened", [replog.Log, replog.LogDirectory])
+@pytest.mark.parametrize("opened", [PartitionLog, replog.LogDirectory])
 def test_a_path_that_cannot_be_opened_is_refused(opened: Any, path: Any) -> None:
     with pytest.raises(ReplogError, match=r"expected .*found"):
         opened.open(path)
 
 
-@pytest.mark.parametrize("opened", [replog.Log, replog.LogDirectory])
+@pytest.mark.parametrize("opened", [PartitionLog, replog.LogDirectory])
 def test_a_file_in_place_of_the_directory_is_refused(opened: Any, tmp_path: Path) -> None:
     file = tmp_path / "orders-0"
     file.write_bytes(b"mine")
@@ -96,7 +97,7 @@ def test_a_file_in_place_of_the_directory_is_refused(opened: Any, tmp_path: Path
     assert file.read_bytes() == b"mine"
 
 
-@pytest.mark.parametrize("opened", [replog.Log, replog.LogDirectory])
+@pytest.mark.parametrize("opened", [PartitionLog, replog.LogDirectory])
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_directory_without_permission_is_refused(opened: Any, tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
@@ -111,7 +112,7 @@ def test_a_directory_without_permission_is_refused(opened: Any, tmp_path: Path) 
         ("now_ms", "now"), ("on_progress", 5), ("now_ms", None),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("opened", [replog.Log, replog.LogDirectory])
+@pytest.mark.parametrize("opened", [PartitionLog, replog.LogDirectory])
 def test_an_option_of_open_is_refused_and_nothing_is_made(
     opened: Any, argument: str, bad: Any, tmp_path: Path
 ) -> None:
@@ -214,27 +215,27 @@ CLOSED: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> replog.Log:
-    log = replog.Log.open(tmp_path_factory.mktemp("closed") / "orders-0")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> PartitionLog:
+    log = PartitionLog.open(tmp_path_factory.mktemp("closed") / "orders-0")
     log.append([b"a", b"b"])
     log.close()
     return log
 
 
 @pytest.mark.parametrize("name", CLOSED)
-def test_a_closed_log_says_so_by_its_own_name(closed: replog.Log, name: str) -> None:
+def test_a_closed_log_says_so_by_its_own_name(closed: PartitionLog, name: str) -> None:
     with pytest.raises(LogClosedError, match=r"orders-0 closed; open it again") as caught:
         CLOSED[name](closed)
     assert caught.value.path == closed.path
 
 
-def test_a_closed_log_still_tells_where_it_ended(closed: replog.Log) -> None:
+def test_a_closed_log_still_tells_where_it_ended(closed: PartitionLog) -> None:
     closed.close()
     assert (closed.log_start_offset, closed.log_end_offset, closed.high_watermark) == (0, 2, 2)
     assert (closed.last_stable_offset, closed.latest_epoch, closed.epochs) == (2, 0, [(0, 0)])
     assert closed.recovery_point == 2
     assert closed.size_bytes > 0
-    assert repr(closed) == "<Log orders-0 [0, 2)>"
+    assert repr(closed) == "<PartitionLog orders-0 [0, 2)>"
 
 
 @pytest.mark.parametrize(

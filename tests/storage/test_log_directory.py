@@ -187,7 +187,7 @@ def test_a_partition_emptied_behind_our_back_is_refused(tmp_path: Path) -> None:
     live = tmp_path / "live"
     with LogDirectory.open(live) as directory:
         directory.create_partition("orders", 0).append([b"a"])
-        directory[ORDERS].checkpoint()
+        directory.partition_log(ORDERS).checkpoint()
         copy = crash_copy(live)
     shutil.rmtree(copy / "orders-0")
     (copy / "orders-0").mkdir()
@@ -240,7 +240,7 @@ def test_offsets_of_a_deleted_partition_do_not_reach_a_new_one(tmp_path: Path) -
 
 def test_checkpoints_hold_what_kafka_puts_there(tmp_path: Path) -> None:
     with LogDirectory.open(tmp_path, SMALL) as directory:
-        orders = directory.create_partition("orders", 0)
+        orders = directory.create_log("orders", 0)
         for _ in range(4):
             orders.append([b"x" * 100] * 2)
         directory.create_partition("payments", 3)
@@ -262,7 +262,7 @@ def test_checkpoints_hold_what_kafka_puts_there(tmp_path: Path) -> None:
         recovery_points = read_offset_checkpoint(tmp_path / "recovery-point-offset-checkpoint")
         assert recovery_points == {ORDERS: 6, PAYMENTS: 0}
     with LogDirectory.open(tmp_path, SMALL) as directory:
-        assert directory[ORDERS].high_watermark == 6
+        assert directory.partition_log(ORDERS).high_watermark == 6
         assert directory[ORDERS].log_start_offset == 3
 
 
@@ -270,10 +270,10 @@ def test_a_replicated_partition_without_checkpoint_has_committed_nothing(tmp_pat
     live = tmp_path / "live"
     with LogDirectory.open(live, replicated=True) as directory:
         directory.create_partition("orders", 0).append([b"a"])
-        assert directory[ORDERS].high_watermark == 0
+        assert directory.partition_log(ORDERS).high_watermark == 0
         copy = crash_copy(live)
     with LogDirectory.open(copy, replicated=True) as directory:
-        assert directory[ORDERS].high_watermark == 0
+        assert directory.partition_log(ORDERS).high_watermark == 0
         assert directory[ORDERS].log_end_offset == 1
 
 
@@ -288,7 +288,7 @@ def test_a_replicated_partition_without_checkpoint_has_committed_nothing(tmp_pat
 def test_a_damaged_checkpoint_is_reported_and_done_without(tmp_path: Path, name: str) -> None:
     with LogDirectory.open(tmp_path) as directory:
         directory.create_partition("orders", 0).append([b"a"])
-        directory[ORDERS].high_watermark = 1
+        directory.partition_log(ORDERS).high_watermark = 1
     (tmp_path / name).write_text("0\n7\nrubbish\n")
     with LogDirectory.open(tmp_path) as directory:
         assert name in directory.problems[0]
@@ -364,14 +364,14 @@ def test_a_partition_that_was_never_settled_is_gone_after_a_crash(tmp_path):
     """Goal: names that were not synced cost nothing. What a crash may leave of them is removed."""
     directory = LogDirectory.open(tmp_path / "logs", replicated=True)
     for topic in ("empty", "torn", "settled", "kept"):
-        log = directory.create_partition(topic, 0, durable=False)
+        log = directory.create_log(topic, 0, durable=False)
         assert log.keeper.is_behind(log)
         assert not os.path.exists(os.path.join(log.path, "partition.metadata"))
     (tmp_path / "logs" / "torn-0" / "partition.metadata.tmp").write_bytes(b"")
     for topic in ("settled", "kept"):
-        log = directory[TopicPartition(topic, 0)]
+        log = directory.partition_log(TopicPartition(topic, 0))
         log.keeper.settle(log)
-    kept = directory[TopicPartition("kept", 0)]
+    kept = directory.partition_log(TopicPartition("kept", 0))
     assert not kept.keeper.is_behind(kept)
     kept.append([b"a"], leader_epoch=3)
     directory.abandon()
@@ -385,7 +385,7 @@ def test_a_partition_that_was_never_settled_is_gone_after_a_crash(tmp_path):
 
 def test_an_epoch_that_was_assigned_later_is_on_disk_before_its_first_record(tmp_path):
     with LogDirectory.open(tmp_path / "logs", replicated=True) as directory:
-        log = directory.create_partition("orders", 0, durable=False)
+        log = directory.create_log("orders", 0, durable=False)
         path = os.path.join(log.path, "leader-epoch-checkpoint")
         replica = ReplicaLog(log)
         replica.assign_epoch(5, 0)

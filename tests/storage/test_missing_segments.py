@@ -219,7 +219,7 @@ def test_holes_between_segments_of_a_compacted_log_are_read_over(tmp_path: Path,
     else:
         path = tmp_path / "logs" / "changes-0"
         with LogDirectory.open(tmp_path / "logs", COMPACTED) as logs:
-            follow(logs.create_partition("changes", 0))
+            follow(logs.create_log("changes", 0))
         with LogDirectory.open(tmp_path / "logs", COMPACTED) as logs:
             log = logs[TopicPartition("changes", 0)]
             assert log.to_arrow()["offset"].to_pylist() == offsets
@@ -229,7 +229,7 @@ def test_holes_between_segments_of_a_compacted_log_are_read_over(tmp_path: Path,
 def test_a_missing_segment_of_a_log_directory_is_noticed(tmp_path: Path) -> None:
     key = TopicPartition("orders", 0)
     with LogDirectory.open(tmp_path / "logs", SMALL) as logs:
-        fill(logs.create_partition(*key))
+        fill(logs.create_log(*key))
     path = tmp_path / "logs" / str(key)
     remove_with_side_files(sorted(path.glob("*.log"))[2])
     with pytest.raises(CorruptBatchError):
@@ -243,7 +243,7 @@ def test_the_first_segment_of_a_log_directory_is_missed(tmp_path: Path, stop: st
     """No checkpoint has the log start where the first segment's name tells it: the epochs do."""
     key = TopicPartition("orders", 0)
     with LogDirectory.open(tmp_path / "logs", SMALL) as logs:
-        log = logs.create_partition(*key)
+        log = logs.create_log(*key)
         log.assign_epoch(3, 0)
         fill(log)
         if stop == "after retention":

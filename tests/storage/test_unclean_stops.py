@@ -97,7 +97,7 @@ def test_a_hole_is_damage_where_only_a_process_died(tmp_path: Path, home: str) -
         log = filled(path)
     else:
         with LogDirectory.open(tmp_path, SMALL) as logs:
-            log = logs.create_partition(*key)
+            log = logs.create_log(*key)
             for number in range(COUNT):
                 log.append([b"value %d" % number])
             logs.abandon()

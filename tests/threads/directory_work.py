@@ -71,7 +71,7 @@ class DirectoryWork:
         deleted = [act for act in acts if act.kind in {"delete", "failed delete"}]
         contents = {}
         for name in self._directory:
-            log = self._directory[name]
+            log = self._directory.partition_log(name)
             expect(log.synced_end_offset <= log.log_end_offset, f"{name}: synced past the end")
             records = log.records(isolation=Isolation.LOG_END)
             contents[name] = {record.offset: tag_of(record.value) for record in records}
@@ -115,8 +115,8 @@ class DirectoryWork:
                 directory.checkpoint_high_watermarks,
                 directory.checkpoint_log_start_offsets,
                 directory.checkpoint_recovery_points,
-                directory[name].checkpoint,
-                directory[name].flush,
+                directory.partition_log(name).checkpoint,
+                directory.partition_log(name).flush,
             )
         )
         worker.act("checkpoint", verb)

@@ -1,4 +1,4 @@
-"""Threads in one `replog.Log`: every public method, rounds of some of them, a check after each."""
+"""Threads in one `PartitionLog`: every public method, in rounds, a check after each."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-import replog
 from replog import errors
 from replog._native import record_encoder
 from replog.config import LogConfig
 from replog.reader import PartitionReader
+from replog.storage.partition_log import PartitionLog
 from replog.types import Isolation
 from tests.shake.records import Tag, tag_of, value_of
 from tests.threads.log_model import Contents, Model
@@ -85,8 +85,8 @@ class LogWork:
         self.calls = 0
         self.refusals: dict[str, int] = {}
 
-    def _open(self) -> replog.Log:
-        return replog.Log.open(self._path, self._config)
+    def _open(self) -> PartitionLog:
+        return PartitionLog.open(self._path, self._config)
 
     def roles(self) -> dict[str, Callable[[Worker], None]]:
         return {
