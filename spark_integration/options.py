@@ -2,7 +2,7 @@
 
 Names are taken without regard to case, as Spark gives them. A name that means nothing here is
 refused, so that a misspelt limit cannot change an answer; what steers a Kafka client (`kafka.*` and
-its like) is accepted and ignored. README.md in this directory has the table.
+its like) is accepted and ignored. README.md in this directory lists them.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
 README = (ROOT / "README.md").read_text()
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text()
 FENCE = re.compile(r"(<!-- needs: spark -->\n)?```(python|console)\n(.*?)```", re.DOTALL)
@@ -160,7 +161,7 @@ def test_what_the_documents_name_is_there():
 
 
 def test_decisions_have_their_line_in_the_index():
-    text = (ROOT / "docs" / "decisions.md").read_text()
+    text = (DOCS / "decisions.md").read_text()
     titles = re.findall(r"^### (\d+)\. (.+)$", text, re.MULTILINE)
     numbers = [number for number, _ in titles]
     assert len(numbers) == len(set(numbers)), "two decisions have one number"
@@ -172,7 +173,7 @@ def test_decisions_have_their_line_in_the_index():
 
 
 def test_decisions_that_are_cited_are_there():
-    text = (ROOT / "docs" / "decisions.md").read_text()
+    text = (DOCS / "decisions.md").read_text()
     numbers = set(re.findall(r"^### (\d+)\.", text, re.MULTILINE))
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "bench/NOTES.md", "docs/decisions.md"):
         cited = set(re.findall(r"\brecord (\d+)\b", (ROOT / name).read_text()))
@@ -181,7 +182,7 @@ def test_decisions_that_are_cited_are_there():
 
 def test_invariants_that_are_cited_have_their_line_in_the_key():
     """I4, and ranges such as I23 to I28; the other way round as well."""
-    key = (ROOT / "docs" / "invariants.md").read_text()
+    key = (DOCS / "invariants.md").read_text()
     explained = set(re.findall(r"^- \*\*([ILQ]\d+)\*\* ", key, re.MULTILINE))
     cited = set()
     for name in listed("*.py", "*.pyx", "*.pxd", "*.pyi"):
@@ -201,6 +202,12 @@ def test_nothing_points_outside_the_repository():
         for name in listed("*.py", "*.pyx", "*.pxd", "*.pyi", "*.md", "Makefile", "*.toml")
         if name != "tests/test_docs.py"
         for match in outside.finditer((ROOT / name).read_text())
+    ]
+    found += [
+        f"{name}: {path}"
+        for name in listed("*.py", "*.pyx", "*.pxd", "*.pyi")
+        for path in re.findall(r"(?<![\w./])[\w/]+\.md\b", (ROOT / name).read_text())
+        if not any((folder / path).exists() for folder in (ROOT, DOCS, (ROOT / name).parent))
     ]
     assert not found, f"name the source itself (a class of Kafka's, a KIP): {found}"
 
