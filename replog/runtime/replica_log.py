@@ -1,4 +1,4 @@
-"""A replica's log as the core and the executor see it, over `replog.Log`.
+"""A replica's log as the core and the executor see it, over a `PartitionLog`.
 
 The native log is opened with flush.mode `os` whatever the topic asks for: its own `commit` would
 make the broker's loop wait for the disk. Syncs run in another thread instead, in two halves (see
