@@ -51,6 +51,31 @@ _LEVELS = {"gzip": (-1, 9), "lz4": (1, 17), "zstd": (-131072, 22)}
 _ANY_LEVEL = (-131072, 22)
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,40}\Z")
 _KAFKA_ALIASES = {"internal.segment.bytes": "segment_bytes"}
+# Kafka's options of a topic that say nothing of one replica's log, or nothing that replog does.
+_KAFKA_OTHERS = frozenset(
+    (
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "message.downconversion.enable",
+        "message.format.version",
+        "message.timestamp.difference.max.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "preallocate",
+        "remote.log.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "unclean.leader.election.enable",
+    )
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +151,8 @@ class LogConfig:
     def from_kafka(cls, topic_config: Mapping[str, str]) -> Self:
         """Read Kafka's topic configuration; options that replog does not have are left out.
 
-        Raises UsageError for what is no mapping of str to str, and for a value out of range.
+        Raises UsageError for what is no mapping of str to str, for a name that no option of Kafka's
+        topics has, and for a value out of range.
         """
         if not isinstance(topic_config, Mapping):
             raise UsageError(
@@ -145,12 +171,23 @@ class LogConfig:
             name = _KAFKA_ALIASES.get(key, key.replace(".", "_"))
             if name in hints:
                 options[name] = _from_text(key, text, number=hints[name] in (int, int | None))
+            elif key not in _KAFKA_OTHERS:
+                raise UsageError(_no_option(key), argument="topic_config")
         return cls(**options)  # type: ignore[arg-type]
 
 
 @functools.cache
 def _hints() -> dict[str, object]:
     return get_type_hints(LogConfig)
+
+
+def _no_option(key: str) -> str:
+    import difflib  # only here: for a mistake
+
+    names = {name.replace("_", ".") for name in _hints()} | _KAFKA_OTHERS
+    close = difflib.get_close_matches(key, sorted(names), 1)
+    advice = f"write {close[0]}" if close else "leave it out"
+    return f"expected an option of Kafka's topics, found {shown(key)}; {advice}"
 
 
 def _integer(name: str, found: object, low: int, high: int) -> int:

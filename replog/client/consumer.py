@@ -11,6 +11,7 @@ from replog.client.connection import answer_to, metadata_change
 from replog.client.protocol_errors import RETRIABLE, error_of
 from replog.errors import (
     LogDivergedError,
+    OffsetOutOfRangeError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
     UsageError,
@@ -122,6 +123,12 @@ class Consumer:
         was read; NO_LEADER_EPOCH where the position was not come to by reading."""
         self._start = _bound(start, "start", ("earliest", "latest"), whose)
         self._timestamp = None if timestamp is None else integer(timestamp, "timestamp", whose)
+        if timestamp is not None and start != "earliest":
+            raise UsageError(
+                f"expected start or timestamp for {whose}, found both ({shown(start)} and "
+                f"{timestamp}); give the one to begin at",
+                argument="timestamp",
+            )
         last = None if end is None else _bound(end, "end", ("latest",), whose)
         self.end: int | None = last if isinstance(last, int) else None
         self._ends_at_latest = last == "latest"
@@ -238,11 +245,19 @@ class Consumer:
         return None
 
     async def _settled_position(self) -> int:
+        ends_at = None
         if self._ends_at_latest:
-            self.end = (await self._list_offsets(OffsetSpec.LATEST)).offset
+            self.end = ends_at = (await self._list_offsets(OffsetSpec.LATEST)).offset
             self._ends_at_latest = False
         if self.position is None:
             self.position = await self._first_offset()
+        if ends_at is not None and self.position > ends_at:
+            raise OffsetOutOfRangeError(
+                f"expected {self._whose} to begin at offset {ends_at} at most, where what is "
+                f"committed ends, found {self.position}; begin at an offset of the log",
+                offset=self.position,
+                topic_partition=str(self.topic_partition),
+            )
         return self.position
 
     async def _first_offset(self) -> int:

@@ -84,7 +84,7 @@ class BlockingCluster:
         """Start the thread and the brokers."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
-            target=self._loop.run_forever, name="replog-cluster", daemon=True
+            target=_run, args=(self._loop,), name="replog-cluster", daemon=True
         )
         self._thread.start()
         try:
@@ -312,10 +312,19 @@ class BlockingCluster:
             return
         loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
-        loop.run_until_complete(_end(asyncio.all_tasks(loop)))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(loop.shutdown_default_executor())
-        loop.close()
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    """Run the loop until it is told to stop, and end it, all in one thread.
+
+    The thread that closes the cluster may have a running loop of its own (a notebook's, an async
+    test's), beside which it cannot run another.
+    """
+    loop.run_forever()
+    loop.run_until_complete(_end(asyncio.all_tasks(loop)))
+    loop.run_until_complete(loop.shutdown_asyncgens())
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
 
 
 async def _end(calls: set[asyncio.Task[Any]]) -> None:

@@ -144,7 +144,8 @@ def settle_cluster_id(directory: str, layout: ClusterLayout) -> str:
     """The id of the cluster in a directory; a fresh one for a new or empty directory.
 
     Raises UsageError for a directory that holds anything else, or a cluster of other controllers:
-    a quorum whose voters change without being told so may decide twice.
+    a quorum whose voters change without being told so may decide twice. So it does for one with
+    more brokers: what only those hold would be waited for without end.
     """
     names = sorted(os.listdir(directory))
     if not names:
@@ -156,6 +157,13 @@ def settle_cluster_id(directory: str, layout: ClusterLayout) -> str:
             raise UsageError(
                 f"expected a new or empty directory, or one of a cluster, found {name!r} in "
                 f"{directory}; give another directory",
+                path=directory,
+            )
+        if name not in map(layout.directory_name, layout.nodes):
+            raise UsageError(
+                f"expected a cluster with the brokers {list(layout.brokers)} and the controllers "
+                f"{list(layout.controllers)}, found {name!r} in {directory}; open it with all the "
+                f"nodes that it was made with",
                 path=directory,
             )
         properties = read_meta_properties(os.path.join(path, META_PROPERTIES_FILE))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import threading
@@ -9,7 +10,7 @@ import threading
 import pytest
 
 import replog
-from replog.errors import TopicExistsError, UsageError
+from replog.errors import OffsetOutOfRangeError, TopicExistsError, UsageError
 from replog.runtime.blocking_cluster import BlockingCluster
 from replog.runtime.local_cluster import LocalCluster
 
@@ -94,3 +95,42 @@ def test_entering_it_twice_is_refused_and_leaves_the_first_time_as_it_is():
     assert not os.path.exists(directory)
     with pytest.raises(UsageError, match="closed"):
         outer.topics()
+
+
+def test_it_ends_well_beside_a_running_loop_and_keeps_the_callers_exception():
+    """A notebook or an async test has a loop of its own in this thread."""
+
+    async def story():
+        with replog.LocalCluster(1) as cluster:
+            cluster.create_topic("orders")
+            cluster.produce("orders", [b"a"])
+            raise KeyError("the caller's")
+
+    with pytest.raises(KeyError, match="the caller's"):
+        asyncio.run(story())
+
+
+def test_a_read_up_to_the_latest_that_begins_behind_it_is_told():
+    with replog.LocalCluster(1) as cluster:
+        cluster.create_topic("orders")
+        cluster.produce("orders", [b"a", b"b"])
+        assert list(cluster.consume("orders", start=2, end="latest")) == []
+        with pytest.raises(OffsetOutOfRangeError, match="offset 2 at most") as raised:
+            list(cluster.consume("orders", start=3, end="latest"))
+        assert raised.value.offset == 3
+        with pytest.raises(UsageError, match="start or timestamp"):
+            cluster.consume("orders", start=0, timestamp=1)
+
+
+def test_a_directory_of_more_brokers_is_refused_and_unharmed(tmp_path):
+    """With a part of them it waited for the others without end."""
+    with replog.LocalCluster(3, directory=tmp_path) as cluster:
+        cluster.create_topic("orders")
+        cluster.produce("orders", [b"a"])
+    with (
+        pytest.raises(UsageError, match=r"'broker-2'.*all the nodes"),
+        replog.LocalCluster(1, directory=tmp_path),
+    ):
+        pass
+    with replog.LocalCluster(3, directory=tmp_path) as cluster:
+        assert [record.value for record in cluster.consume("orders", end="latest")] == [b"a"]

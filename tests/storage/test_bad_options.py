@@ -65,12 +65,20 @@ def test_a_level_that_the_codec_does_not_have_is_refused(codec: Any, level: int)
         {"retention.ms": "1.5"}, {"retention.ms": "1_000"}, {"retention.ms": ""},
         {"retention.ms": b"1"}, {"retention.ms": True}, {"retention.ms": "9" * 5000},
         {"cleanup.policy": None}, {"cleanup.policy": 1}, {"compression.type": "brotli"},
+        {"segment.byte": "1000"}, {"flush.mode ": "os"}, {"": "1"},
     ],
     ids=named,
 )  # fmt: skip
 def test_kafkas_configuration_is_text(topic_config: Any) -> None:
     with pytest.raises(UsageError, match=r"expected .* found"):
         replog.LogConfig.from_kafka(topic_config)
+
+
+def test_kafkas_options_of_replicas_are_left_out_and_a_mistyped_name_is_told() -> None:
+    options = {"min.insync.replicas": "2", "segment.bytes": "5000"}
+    assert replog.LogConfig.from_kafka(options) == replog.LogConfig(segment_bytes=5000)
+    with pytest.raises(UsageError, match=r"'segment\.byte'.*write segment\.bytes"):
+        replog.LogConfig.from_kafka({"segment.byte": "5000"})
 
 
 BAD_PATHS = (
