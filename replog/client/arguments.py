@@ -10,7 +10,7 @@ import numbers
 from replog._native.arguments import integer
 from replog.errors import UsageError, shown
 from replog.messages import Acks
-from replog.types import TopicPartition
+from replog.types import Isolation, TopicPartition
 
 INT32_MAX = 2**31 - 1
 ACKS: dict[object, Acks] = {0: Acks.NONE, 1: Acks.LEADER, "all": Acks.ALL, -1: Acks.ALL}
@@ -54,3 +54,29 @@ def count_of(values: object) -> int:
     if not count:
         raise UsageError("expected at least one record, found none", argument="values")
     return count
+
+
+def offset_or_name(found: object, name: str, names: tuple[str, ...], whose: str) -> int | str:
+    """One of `names`, or an offset. Raises UsageError."""
+    if isinstance(found, str):
+        if found in names:
+            return found
+        known = " or ".join(f'"{known}"' for known in names)
+        raise UsageError(
+            f"expected {name} to be an offset or {known} for {whose}, found {shown(found)}",
+            argument=name,
+        )
+    return integer(found, name, whose)
+
+
+def consumers_isolation(isolation: Isolation | str) -> Isolation:
+    """A level that consumers have: what is not committed is for nobody. Raises UsageError."""
+    try:
+        found = Isolation(isolation)
+    except ValueError:
+        found = Isolation.LOG_END
+    if found is Isolation.LOG_END:
+        raise UsageError(
+            f"expected isolation read_uncommitted or read_committed, found {isolation!r}"
+        )
+    return found

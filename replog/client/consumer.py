@@ -6,7 +6,12 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from replog._native.arguments import integer
-from replog.client.arguments import INT32_MAX, partition_of
+from replog.client.arguments import (
+    INT32_MAX,
+    consumers_isolation,
+    offset_or_name,
+    partition_of,
+)
 from replog.client.connection import answer_to, metadata_change
 from replog.client.protocol_errors import RETRIABLE, error_of
 from replog.errors import (
@@ -121,7 +126,7 @@ class Consumer:
         self._epoch = NO_LEADER_EPOCH
         """Of the batch before the position, by which the leader can tell whether its log holds what
         was read; NO_LEADER_EPOCH where the position was not come to by reading."""
-        self._start = _bound(start, "start", ("earliest", "latest"), whose)
+        self._start = offset_or_name(start, "start", ("earliest", "latest"), whose)
         self._timestamp = None if timestamp is None else integer(timestamp, "timestamp", whose)
         if timestamp is not None and start != "earliest":
             raise UsageError(
@@ -129,11 +134,11 @@ class Consumer:
                 f"{timestamp}); give the one to begin at",
                 argument="timestamp",
             )
-        last = None if end is None else _bound(end, "end", ("latest",), whose)
+        last = None if end is None else offset_or_name(end, "end", ("latest",), whose)
         self.end: int | None = last if isinstance(last, int) else None
         self._ends_at_latest = last == "latest"
         self._connection = connection
-        self._isolation = _isolation(isolation)
+        self._isolation = consumers_isolation(isolation)
         self._fetch_bytes_max = integer(
             fetch_bytes_max, "fetch_bytes_max", whose, low=1, high=INT32_MAX
         )
@@ -475,28 +480,3 @@ class Consumer:
                 topic_partition=str(self.topic_partition),
                 offset=self.position,
             )
-
-
-def _bound(found: object, name: str, names: tuple[str, ...], whose: str) -> int | str:
-    """One of `names`, or an offset. Raises UsageError."""
-    if isinstance(found, str):
-        if found in names:
-            return found
-        known = " or ".join(f'"{known}"' for known in names)
-        raise UsageError(
-            f"expected {name} to be an offset or {known} for {whose}, found {shown(found)}",
-            argument=name,
-        )
-    return integer(found, name, whose)
-
-
-def _isolation(isolation: Isolation | str) -> Isolation:
-    try:
-        found = Isolation(isolation)
-    except ValueError:
-        found = Isolation.LOG_END
-    if found is Isolation.LOG_END:
-        raise UsageError(
-            f"expected isolation read_uncommitted or read_committed, found {isolation!r}"
-        )
-    return found

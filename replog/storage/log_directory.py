@@ -167,14 +167,12 @@ class LogDirectory:
         recovery_threads: int,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        opened = each_in_threads(found, self._open_partition, recovery_threads)
-        for done, (key, error) in enumerate(opened, start=1):
+        opened = each_in_threads(found, self._open_partition, recovery_threads, on_progress)
+        for key, error in opened:
             if isinstance(error, (LogFailedError, NoSpaceError)):
                 raise error  # it is the disk, not the partition
             if error is not None:
                 self.refused[key] = error
-            if on_progress is not None:
-                on_progress(done, len(found))
 
     def _open_partition(self, topic_partition: TopicPartition) -> PartitionLog:
         offsets = CheckpointedOffsets(
@@ -240,10 +238,7 @@ class LogDirectory:
         return len(self._logs)
 
     def __contains__(self, topic_partition: object) -> bool:
-        try:
-            return topic_partition in self._logs
-        except TypeError:  # nothing that can be hashed: no partition's name
-            return False
+        return isinstance(topic_partition, tuple) and topic_partition in self._logs
 
     def __getitem__(self, topic_partition: TopicPartition | tuple[str, int]) -> Log:
         """The partition's log. Raises the error of a refused one, UsageError for an unknown one."""
@@ -262,14 +257,13 @@ class LogDirectory:
             self._check_open()
             if topic_partition in self.refused:
                 raise self.refused[topic_partition]
-            try:
+            if topic_partition in self._logs:
                 return self._logs[topic_partition]
-            except KeyError:
-                raise UsageError(
-                    f"expected a partition of {self.path}, found none called {topic_partition}; "
-                    f"create it first",
-                    topic_partition=str(topic_partition),
-                ) from None
+        raise UsageError(
+            f"expected a partition of {self.path}, found none called {topic_partition}; create it "
+            f"first",
+            topic_partition=str(topic_partition),
+        )
 
     @property
     def topic_partitions(self) -> list[TopicPartition]:
@@ -411,9 +405,9 @@ class LogDirectory:
                 for key, at in held.items()
                 if key not in logs or at == logs[key].log_start_offset
             }
-            for key, log in logs.items():
-                if log.log_start_offset > log.segments[0].base_offset:
-                    starts[key] = log.log_start_offset
+            starts |= {
+                key: log.log_start_offset for key, log in logs.items() if _starts_inside(log)
+            }
             self._checkpoints.log_start_offsets.replace(starts)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -469,9 +463,7 @@ class LogDirectory:
         held = self._checkpoints.log_start_offsets.offsets
         # Those of logs that were refused or have failed stay: what was deleted stays deleted.
         starts = {key: at for key, at in held.items() if key not in last}
-        for key, (_, log_start_offset, _) in last.items():
-            if log_start_offset > self._logs[key].segments[0].base_offset:
-                starts[key] = log_start_offset
+        starts |= {key: at[1] for key, at in last.items() if _starts_inside(self._logs[key])}
         self._checkpoints.recovery_points.update(lambda: {key: at[0] for key, at in last.items()})
         self._checkpoints.log_start_offsets.replace(starts)
         self._checkpoints.high_watermarks.update(
@@ -503,3 +495,8 @@ class LogDirectory:
 
     def _directory(self, topic_partition: TopicPartition) -> str:
         return os.path.join(self.path, str(topic_partition))
+
+
+def _starts_inside(log: PartitionLog) -> bool:
+    """Whether the name of the first segment does not tell the log start."""
+    return log.log_start_offset > log.segments[0].base_offset

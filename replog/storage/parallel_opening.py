@@ -16,10 +16,12 @@ def each_in_threads(
     found: Sequence[TopicPartition],
     open_one: Callable[[TopicPartition], object],
     threads: int,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[TopicPartition, StorageError | None]]:
     """Call open_one for each; yields them as they are done, with the error that refused one.
 
-    What is no StorageError is raised. If the caller stops early, those not begun are not opened.
+    on_progress(done, total) follows. What is no StorageError is raised. If the caller stops early,
+    those not begun are not opened.
     """
     import concurrent.futures  # only here: a lone log needs no threads, and it is dear
 
@@ -28,10 +30,12 @@ def each_in_threads(
     ) as pool:
         opening = {pool.submit(open_one, key): key for key in found}
         try:
-            for future in concurrent.futures.as_completed(opening):
+            for done, future in enumerate(concurrent.futures.as_completed(opening), start=1):
                 error = future.exception()
                 if error is not None and not isinstance(error, StorageError):
                     raise error
                 yield opening[future], error
+                if on_progress is not None:
+                    on_progress(done, len(found))
         finally:
             pool.shutdown(cancel_futures=True)
