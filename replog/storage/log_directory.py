@@ -323,14 +323,12 @@ class LogDirectory:
             if durable:
                 write_topic_id(os.path.join(directory, PARTITION_METADATA_FILE), new_topic_id)
                 fsync_dir(self.path)
-            watermark = 0 if self._replicated else None
             if config is not None:
                 self._configs[topic] = config
-            log = self._make_log(
-                topic_partition,
-                CheckpointedOffsets(last_stop=LastStop.CLEAN, high_watermark=watermark),
-                new_topic_id=None if durable else new_topic_id,
-            )
+            watermark = 0 if self._replicated else None
+            offsets = CheckpointedOffsets(last_stop=LastStop.CLEAN, high_watermark=watermark)
+            new_id = None if durable else new_topic_id
+            log = self._make_log(topic_partition, offsets, new_topic_id=new_id)
             self._unfinished.end(topic_partition)
             return log
 
@@ -383,8 +381,7 @@ class LogDirectory:
     def remove_deleted(self, now_ms: int | None = None) -> list[str]:
         """Unlink the deleted partitions whose delay is over at `now_ms`; returns their paths."""
         now = self._now_ms() if now_ms is None else integer(now_ms, "now_ms", self.path, low=-1)
-        with self._changes:
-            self._check_open()
+        self._check_open()
         return self._retired.unlink_due(now)
 
     def checkpoint_recovery_points(self) -> None:
