@@ -58,6 +58,7 @@ NATIVE_ORDER = (
     },
     {"batch_set", "segment_files", "stretch_decoder"},
     {"log_segment", "retired_files"},
+    {"log_slice", "segment_list"},
     {"readable_log"},
     {"append_result"},
     {"appendable_log"},

@@ -4,10 +4,12 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 
 from replog._native.append_result cimport AppendResult
 from replog._native.batch_set cimport BatchSet
+from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_segment cimport LogSegment
 from replog._native.producer_state cimport ProducerState
 from replog._native.readable_log cimport ReadableLog
 from replog._native.retired_files cimport RetiredFiles
+from replog._native.snapshot_files cimport SnapshotFiles
 
 cdef class AppendableLog(ReadableLog):
     cdef readonly object config
@@ -21,9 +23,11 @@ cdef class AppendableLog(ReadableLog):
     cdef readonly int32_t written_epoch  # of the last batch, entry or not; -1: none
     cdef int64_t snapshot_offset       # of the newest producer snapshot
     cdef int64_t bytes_since_snapshot
+    cdef int64_t producers_checked_ms  # when producers that are idle were last looked for
     cdef bint epochs_owed              # the file may say more than `epochs`, or less
     cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
     cdef RetiredFiles retired
+    cdef SnapshotFiles snapshots
 
     cdef int64_t segment_bytes
     cdef int64_t segment_ms
@@ -46,13 +50,15 @@ cdef class AppendableLog(ReadableLog):
     )
     cdef int write(self, int64_t now) except -1
     cdef int fill_hole(self) except -1
-    cdef int note_epochs(self) except -1
-    cdef int restore_epochs(self, list before) except -1
+    # Forget idle producers, as often as Kafka does; now: -1 for the clock's.
+    cdef int expire_producers(self, int64_t now) except -1
+    cdef int note_epochs(self, LeaderEpochCache before) except -1
+    cdef int restore_epochs(self, LeaderEpochCache before) except -1
     cdef int write_set(self) except -1
     cdef int take_back(self, LogSegment active, int64_t position, int64_t offset) except -1
-    cdef int undo_to(self, int64_t offset, list epochs, object error) except -1
+    cdef int undo_to(self, int64_t offset, LeaderEpochCache epochs, object error) except -1
     cdef int sync_as_configured(self, int64_t end_offset, int64_t now) except -1
-    cdef int write_epochs_or(self, list before) except -1
+    cdef int write_epochs_or(self, LeaderEpochCache before) except -1
     cdef int note_producers(self, LogSegment active, int64_t end_offset) except -1
     cdef int take_snapshot(self) except -1
     cdef int take_snapshot_at(self, int64_t offset, ProducerState producers) except -1
@@ -63,7 +69,6 @@ cdef class AppendableLog(ReadableLog):
     cdef int restart_locked(self, int64_t offset, int64_t log_start_offset) except -1
     cdef int truncate_locked(self, int64_t offset) except -1
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1
-    cdef int install(self, list segments) except -1
     cdef LogSegment new_segment(self, int64_t base_offset, int64_t now)
     # Likewise, where no leftover can be.
     cdef LogSegment make_segment(self, int64_t base_offset, int64_t now)

@@ -26,6 +26,8 @@ from replog._native.log_segment cimport LogSegment
 from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport BatchHeader
 from replog._native.retired_files cimport RetiredFiles
+from replog._native.segment_list cimport SegmentList
+from replog._native.snapshot_files cimport SnapshotFiles
 
 import os
 
@@ -34,12 +36,14 @@ from replog.errors import (
     StorageError, UsageError,
 )
 
-from replog._native import mapped_file, snapshot_files
+from replog._native import mapped_file
 from replog._native.segment_files import SEGMENT_SUFFIXES
 
 # A truncation replays at most this much of the log, however long its segments are.
 SNAPSHOT_INTERVAL_BYTES = 64 * 1024 * 1024
 cdef int64_t SNAPSHOT_BYTES = SNAPSHOT_INTERVAL_BYTES
+# How often idle producers are looked for: Kafka's producer.id.expiration.check.interval.ms.
+cdef int64_t PRODUCER_CHECK_MS = 600_000
 cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
 CODECS = {"producer": -1, "uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
@@ -55,8 +59,7 @@ cdef class AppendableLog(ReadableLog):
         self.config = config
         self.clock = clock
         self.jitter = jitter
-        self.segments = ()
-        self.bases = ()
+        self.segments = SegmentList()
         self.watermark = -1
         self.unit_start = -1
         self.written_epoch = -1
@@ -65,6 +68,7 @@ cdef class AppendableLog(ReadableLog):
         self.batches = BatchSet()
         self.filler = BatchSet()
         self.retired = RetiredFiles(config.file_delete_delay_ms)
+        self.snapshots = SnapshotFiles(path)
         self.segment_bytes = config.segment_bytes
         self.segment_ms = config.segment_ms
         self.max_message_bytes = config.max_message_bytes
@@ -73,7 +77,7 @@ cdef class AppendableLog(ReadableLog):
         self.decompressed_bytes_max = config.decompressed_bytes_max
         self.flush_messages = config.flush_messages
         self.flush_ms = config.flush_ms
-        self.flushed_at_ms = self.now(None)
+        self.flushed_at_ms = self.producers_checked_ms = self.now(None)
         self.compacted = config.compacted
         self.log_append_time = config.message_timestamp_type == "LogAppendTime"
         self.commit_each = config.flush_mode == "commit"
@@ -145,7 +149,7 @@ cdef class AppendableLog(ReadableLog):
         with self.guard:
             now = self.now(now_ms)
             start_offset = self.unit_start = self.log_end_offset
-            epochs = self.epochs.entries()
+            epochs = self.epochs.copy()
             try:
                 for part in parts:
                     take_buffer(part, &given, "parts", self.path)
@@ -167,7 +171,7 @@ cdef class AppendableLog(ReadableLog):
         self.sync_as_configured(appended.last_offset + 1, now)
         return appended
 
-    cdef int undo_to(self, int64_t offset, list epochs, object error) except -1:
+    cdef int undo_to(self, int64_t offset, LeaderEpochCache epochs, object error) except -1:
         """Cut the parts of a unit that went in before one of them met `error`."""
         if self.log_end_offset > offset and not isinstance(error, LogFailedError):
             self.guard.begin_change()
@@ -230,6 +234,7 @@ cdef class AppendableLog(ReadableLog):
             )
         batches.check_size(self.segment_bytes, self.path)
         if first.producer_id >= 0:
+            self.expire_producers(now)
             if batches.count > 1:
                 raise UsageError(
                     f"expected one batch at a time of producer {first.producer_id}, found "
@@ -258,11 +263,13 @@ cdef class AppendableLog(ReadableLog):
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
         if self.dense_end != self.log_end_offset:
             self.fill_hole()
+        if self.bytes_since_snapshot + self.batches.length_bytes >= SNAPSHOT_BYTES:
+            self.expire_producers(now)
         self.maybe_roll(first.base_offset, last.last_offset, now)
-        before = None
+        cdef LeaderEpochCache before = None
         if last.leader_epoch != self.epochs.latest() or self.epochs_owed:
-            before = self.epochs.entries()
-            self.note_epochs()
+            before = self.epochs.copy()
+            self.note_epochs(before)
         try:
             self.write_set()
         except BaseException:
@@ -276,7 +283,7 @@ cdef class AppendableLog(ReadableLog):
         Compaction leaves such batches, so every reader knows them. It is synced if all before it
         is, for then the recovery point is reported to stand behind it.
         """
-        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef LogSegment active = self.segments.last()
         cdef int64_t position
         cdef int32_t epoch = max(
             self.epochs.epoch_for_offset(self.log_end_offset - 1), self.written_epoch
@@ -298,16 +305,16 @@ cdef class AppendableLog(ReadableLog):
         self.dense_end = self.log_end_offset
         return 0
 
-    cdef int note_epochs(self) except -1:
+    cdef int note_epochs(self, LeaderEpochCache before) except -1:
         """Enter the set's epochs, on disk before their first batch is.
 
         A batch that no epoch entry covers could be kept by a truncation that should have cut it
-        (KAFKA-7415). If the file cannot be written, the cache goes back: the next try writes it.
+        (KAFKA-7415). If the file cannot be written, those of `before` hold again: the next try
+        writes it.
         """
         cdef BatchHeader* header
         cdef int64_t number
         cdef bint changed = False
-        before = self.epochs.entries()
         for number in range(self.batches.count):
             header = &self.batches.batches[number].header
             if header.leader_epoch >= 0 and self.epochs.maybe_assign(
@@ -318,7 +325,7 @@ cdef class AppendableLog(ReadableLog):
             self.write_epochs_or(before)
         return 0
 
-    cdef int write_epochs_or(self, list before) except -1:
+    cdef int write_epochs_or(self, LeaderEpochCache before) except -1:
         """Write the epochs; if that fails, the cache holds those of `before` again."""
         try:
             self.keeper.write_epochs(self)
@@ -328,14 +335,14 @@ cdef class AppendableLog(ReadableLog):
             raise
         return 0
 
-    cdef int restore_epochs(self, list before) except -1:
+    cdef int restore_epochs(self, LeaderEpochCache before) except -1:
         self.epochs.restore(before)
         self.epochs_owed = True
 
     cdef int write_set(self) except -1:
         """Write the set, note what it tells, then let readers see it."""
         cdef BatchHeader* last = &self.batches.batches[self.batches.count - 1].header
-        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef LogSegment active = self.segments.last()
         cdef int64_t start_offset = self.log_end_offset
         cdef int64_t end_offset = last.last_offset + 1
         cdef int64_t position, number
@@ -395,6 +402,13 @@ cdef class AppendableLog(ReadableLog):
         self.replay_producers(offset, self.now(None))
         return 0
 
+    cdef int expire_producers(self, int64_t now) except -1:
+        now = self.clock() if now < 0 else now
+        if not 0 <= now - self.producers_checked_ms < PRODUCER_CHECK_MS:
+            self.producers_checked_ms = now
+            self.producers.remove_expired(now)
+        return 0
+
     cdef int take_snapshot(self) except -1:
         """Write the producers' state up to log_end_offset, unless nothing came since the last."""
         self.take_snapshot_at(self.log_end_offset, self.producers)
@@ -405,7 +419,7 @@ cdef class AppendableLog(ReadableLog):
         """Write the producers' state, which is that of `offset`, unless there is one."""
         if offset > self.snapshot_offset:
             try:
-                snapshot_files.write_snapshot(self.path, offset, producers.to_snapshot())
+                self.snapshots.write(offset, producers.to_snapshot())
             except (NoSpaceError, OutOfDescriptorsError):
                 # A snapshot only shortens a replay; the records themselves are safe.
                 return 0
@@ -413,7 +427,7 @@ cdef class AppendableLog(ReadableLog):
         return 0
 
     cdef int maybe_roll(self, int64_t first_offset, int64_t last_offset, int64_t now) except -1:
-        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef LogSegment active = self.segments.last()
         # Not with the set's first offset, which a gap may set apart: it may yet be refused.
         cdef int64_t base_offset = self.log_end_offset
         if last_offset - base_offset > INT_MAX:
@@ -430,19 +444,19 @@ cdef class AppendableLog(ReadableLog):
     def roll(self, *, now_ms=None):
         """Seal the active segment and open a new one at log_end_offset; False if it is empty."""
         with self.guard:
-            if self.bases[len(self.bases) - 1] == self.log_end_offset:
+            if self.segments.last().base_offset == self.log_end_offset:
                 return False
             self.roll_locked(self.log_end_offset, self.now(now_ms))
             return True
 
     cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1:
-        cdef LogSegment active = self.segments[len(self.segments) - 1]
+        cdef LogSegment active = self.segments.last()
         if self.dense_end != self.log_end_offset:
             self.fill_hole()
         active.seal()
-        if now < 0:
-            now = self.clock()
-        self.install(list(self.segments) + [self.new_segment(base_offset, now)])
+        now = self.clock() if now < 0 else now
+        self.expire_producers(now)
+        self.segments = self.segments.with_last(self.new_segment(base_offset, now))
         self.take_snapshot()
         return 0
 
@@ -461,6 +475,7 @@ cdef class AppendableLog(ReadableLog):
             map_bytes=self.segment_bytes, dense=not self.compacted, created_ms=now,
         )
         segment.create()
+        segment.guard = self.guard
         self.names_unsynced = True
         if self.jitter is not None and self.config.segment_jitter_ms:
             # As for Kafka, the jitter takes no more than all of segment_ms away.
@@ -468,16 +483,6 @@ cdef class AppendableLog(ReadableLog):
                 min(self.config.segment_jitter_ms, self.segment_ms)
             )
         return segment
-
-    cdef int install(self, list segments) except -1:
-        cdef LogSegment segment
-        bases = []
-        for segment in segments:
-            segment.guard = self.guard
-            bases.append(segment.base_offset)
-        # Both at once for a reader, who takes them with the GIL held.
-        self.bases, self.segments = tuple(bases), tuple(segments)
-        return 0
 
     def assign_epoch(self, leader_epoch, start_offset):
         """Note that `leader_epoch` begins at start_offset; durable on return. True if it is news.
@@ -488,7 +493,7 @@ cdef class AppendableLog(ReadableLog):
         cdef int32_t epoch = epoch_of(leader_epoch, "leader_epoch", self.path)
         cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
         with self.guard:
-            before = self.epochs.entries()
+            before = self.epochs.copy()
             changed = self.epochs.maybe_assign(epoch, start)
             if changed:
                 self.write_epochs_or(before)

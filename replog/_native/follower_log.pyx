@@ -69,7 +69,7 @@ cdef class FollowerLog(AppendableLog):
             self.write_part(now)
             return 0
         start_offset = self.log_end_offset
-        epochs = self.epochs.entries()
+        epochs = self.epochs.copy()
         try:
             while done < length:
                 self.batches.load_from_leader(
@@ -95,9 +95,9 @@ cdef class FollowerLog(AppendableLog):
         except LogFailedError:
             raise
         except BaseException:
-            active = self.segments[len(self.segments) - 1]
+            active = self.segments.last()
             if active.base_offset > self.log_end_offset:
-                self.install(list(self.segments[:-1]))
+                self.segments = self.segments.first(self.segments.count - 1)
                 active.discard()
             raise
         return 0

@@ -10,6 +10,7 @@ cdef class LeaderEpochCache:
     cdef int64_t* start_offsets
     cdef Py_ssize_t entry_count
     cdef Py_ssize_t capacity
+    cdef bytes text                # what the checkpoint file is to hold; None until asked for
 
     # Kafka's assign; True if the cache changed, so that the caller writes the checkpoint file.
     cdef bint maybe_assign(self, int32_t epoch, int64_t start_offset) except -1
@@ -17,5 +18,8 @@ cdef class LeaderEpochCache:
     cdef int32_t find_end_offset(
         self, int32_t epoch, int64_t log_end_offset, int64_t* end_offset
     ) noexcept nogil
+    # The same entries, for restore(), which cannot fail.
+    cdef LeaderEpochCache copy(self)
+    cdef void restore(self, LeaderEpochCache before) noexcept
     cdef int reserve(self, Py_ssize_t entry_count) except -1
     cdef int32_t latest(self) noexcept nogil

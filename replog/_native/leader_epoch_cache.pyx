@@ -21,7 +21,12 @@ from replog.errors import UsageError
 cdef enum:
     UNKNOWN = -1
     FIRST_CAPACITY = 8
+    CHECKPOINT_VERSION = 0
     COPY_FROM_COUNT = 1024     # look-ups in one call from which the GIL is given up
+    DIGITS_MAX = 20
+    ENTRY_CHARACTERS_MAX = 32  # an epoch, a start offset, and what separates them
+    SPACE = 32
+    LINE_FEED = 10
 
 
 cdef inline Py_ssize_t count_up_to(
@@ -81,6 +86,24 @@ cdef void find_each(
         )
 
 
+cdef inline char* put_number(char* at, int64_t number, char end) noexcept nogil:
+    """Write a number from 0 on in decimal, then `end`; returns the place behind."""
+    cdef char[DIGITS_MAX] digits
+    cdef int count = 0
+    while True:
+        digits[count] = <char>(48 + number % 10)
+        count += 1
+        number //= 10
+        if number == 0:
+            break
+    while count:
+        count -= 1
+        at[0] = digits[count]
+        at += 1
+    at[0] = end
+    return at + 1
+
+
 cdef class LeaderEpochCache:
     """The epochs of one log. Unknown epochs and offsets are -1, as in Kafka's protocol."""
 
@@ -107,7 +130,7 @@ cdef class LeaderEpochCache:
         cdef void* grown
         if entry_count <= self.capacity:
             return 0
-        capacity = max(<Py_ssize_t>FIRST_CAPACITY, self.capacity * 2)
+        capacity = max(<Py_ssize_t>FIRST_CAPACITY, self.capacity * 2, entry_count)
         grown = realloc(self.epochs, <size_t>capacity * sizeof(int32_t))
         if grown == NULL:
             raise MemoryError()
@@ -139,6 +162,7 @@ cdef class LeaderEpochCache:
         ):
             kept -= 1
         self.reserve(kept + 1)
+        self.text = None
         self.epochs[kept] = epoch
         self.start_offsets[kept] = start_offset
         self.entry_count = kept + 1
@@ -230,6 +254,8 @@ cdef class LeaderEpochCache:
             kept -= 1
         changed = kept != self.entry_count
         self.entry_count = kept
+        if changed:
+            self.text = None
         return changed
 
     def truncate_from_start(self, int64_t start_offset):
@@ -243,6 +269,7 @@ cdef class LeaderEpochCache:
         if dropped == 0 or (dropped == 1 and self.start_offsets[0] == start_offset):
             return False
         dropped -= 1
+        self.text = None
         self.entry_count -= dropped
         memmove(
             self.epochs, self.epochs + dropped, <size_t>self.entry_count * sizeof(int32_t)
@@ -258,12 +285,44 @@ cdef class LeaderEpochCache:
     def clear(self):
         """Forget every entry."""
         self.entry_count = 0
+        self.text = None
 
-    def restore(self, entries):
-        """Hold the entries that were there before, and no others."""
-        self.entry_count = 0
-        for epoch, start_offset in entries:
-            self.maybe_assign(epoch, start_offset)
+    cdef LeaderEpochCache copy(self):
+        cdef LeaderEpochCache copied = LeaderEpochCache()
+        copied.reserve(self.entry_count)
+        copied.restore(self)
+        return copied
+
+    cdef void restore(self, LeaderEpochCache before) noexcept:
+        # There is room: an array never shrinks.
+        self.entry_count = before.entry_count
+        self.text = before.text
+        if self.entry_count:
+            memcpy(self.epochs, before.epochs, <size_t>self.entry_count * sizeof(int32_t))
+            memcpy(
+                self.start_offsets, before.start_offsets,
+                <size_t>self.entry_count * sizeof(int64_t),
+            )
+
+    def checkpoint_text(self):
+        """What `leader-epoch-checkpoint` is to hold; the same object until an entry changes."""
+        cdef char* text
+        cdef char* at
+        cdef Py_ssize_t place
+        if self.text is None:
+            text = <char*>malloc(<size_t>(self.entry_count + 2) * ENTRY_CHARACTERS_MAX)
+            if text == NULL:
+                raise MemoryError()
+            at = put_number(text, CHECKPOINT_VERSION, LINE_FEED)
+            at = put_number(at, self.entry_count, LINE_FEED)
+            for place in range(self.entry_count):
+                at = put_number(at, self.epochs[place], SPACE)
+                at = put_number(at, self.start_offsets[place], LINE_FEED)
+            try:
+                self.text = text[:at - text]
+            finally:
+                free(text)
+        return self.text
 
     @property
     def latest_epoch(self):

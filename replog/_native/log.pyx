@@ -22,13 +22,14 @@ from replog._native.log_segment cimport LogSegment
 from replog._native.mapped_file cimport MappedFile
 from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport BatchHeader
+from replog._native.segment_list cimport SegmentList
 
 from replog.errors import (
     LogClosedError, LogFailedError, LogTruncatedError, NoSpaceError, OffsetOutOfRangeError,
     OutOfDescriptorsError,
 )
 
-from replog._native import mapped_file, snapshot_files
+from replog._native import mapped_file
 from replog._native.record_batch import scan
 
 cdef class Log(FollowerLog):
@@ -140,11 +141,11 @@ cdef class Log(FollowerLog):
         cdef int64_t cut = offset_of(offset, "offset", self.path)
         with self.guard:
             if cut >= self.log_end_offset:
-                before = self.epochs.entries()
+                before = self.epochs.copy()
                 if self.epochs.truncate_from_end(self.log_end_offset):
                     self.write_epochs_or(before)
                 return False
-            if cut < self.bases[0]:
+            if cut < self.segments.base(0):
                 self.restart_locked(cut, cut)
             else:
                 self.truncate_locked(cut)
@@ -152,7 +153,7 @@ cdef class Log(FollowerLog):
 
     cdef int truncate_locked(self, int64_t offset) except -1:
         cdef Py_ssize_t place = self.floor_place(offset)
-        cdef LogSegment segment = self.segments[place]
+        cdef LogSegment segment = self.segments.at(place)
         cdef BatchHeader header
         cdef int64_t now = self.now(None), kept_end, synced = self.recovered_to
         cdef int64_t start_offset = self.log_start_offset
@@ -202,7 +203,7 @@ cdef class Log(FollowerLog):
     cdef int write_fewer_epochs(self) except -1:
         """Write the epochs, now or before the next batch: the next open drops what is too much."""
         try:
-            self.write_epochs_or(self.epochs.entries())
+            self.write_epochs_or(self.epochs.copy())
         except (NoSpaceError, OutOfDescriptorsError):
             pass
 
@@ -210,8 +211,10 @@ cdef class Log(FollowerLog):
         """Read the epoch of the last batch there is, also behind a gap that compaction left."""
         cdef BatchHeader last
         cdef LogSegment segment
+        cdef Py_ssize_t place
         self.written_epoch = -1
-        for segment in reversed(self.segments[:self.floor_place(self.dense_end - 1) + 1]):
+        for place in range(self.floor_place(self.dense_end - 1), -1, -1):
+            segment = self.segments.at(place)
             if segment.find(min(self.dense_end, segment.next_offset()) - 1, &last):
                 self.written_epoch = last.leader_epoch
                 return 0
@@ -223,7 +226,7 @@ cdef class Log(FollowerLog):
         gone = self.segments[place:]
         if not gone:
             return 0
-        self.install(list(self.segments[:place]))
+        self.segments = self.segments.first(place)
         for segment in reversed(gone):
             self.retired.retire(segment.prefix, now)
         mapped_file.fsync_dir(self.path)
@@ -261,7 +264,7 @@ cdef class Log(FollowerLog):
             self.retired.retire(segment.prefix, now)
         # Or it could outlive a crash beside some of them, as if compaction had been in between.
         mapped_file.fsync_dir(self.path)
-        self.install([self.new_segment(offset, now)])
+        self.segments = SegmentList((self.new_segment(offset, now),))
         self.log_start_offset = log_start_offset
         self.log_end_offset = offset
         self.dense_end = offset
@@ -318,24 +321,22 @@ cdef class Log(FollowerLog):
     cdef Py_ssize_t expired_count(self, int64_t now) except -1:
         """How many of the oldest segments retention drops."""
         cdef LogSegment segment
-        cdef Py_ssize_t place, count = len(self.segments)
+        cdef Py_ssize_t place, count = self.segments.count
         cdef int64_t excess, end_offset
         cdef bint by_policy = "delete" in self.config.cleanup_policies
         excess = -1
         if by_policy and self.config.retention_bytes >= 0:
             excess = self.size_bytes - self.config.retention_bytes
         for place in range(count):
-            segment = self.segments[place]
-            end_offset = self.bases[place + 1] if place + 1 < count else self.log_end_offset
+            segment = self.segments.at(place)
+            end_offset = self.segments.base(place + 1) if place + 1 < count else self.log_end_offset
             if self.high_watermark < end_offset or (place + 1 == count and not segment.size_bytes):
                 return place
             if place + 1 < count and end_offset <= self.log_start_offset:
                 pass
             elif excess >= 0 and excess >= segment.size_bytes:
                 pass
-            elif by_policy and self.config.retention_ms >= 0 and now - (
-                segment.max_timestamp if segment.max_timestamp >= 0 else segment.modified_ms
-            ) > self.config.retention_ms:
+            elif by_policy and 0 <= self.config.retention_ms < now - segment.time_of_roll():
                 pass
             else:
                 return place
@@ -355,15 +356,16 @@ cdef class Log(FollowerLog):
         cdef LogSegment segment
         with self.guard:
             self.retired.unlink_due(now)
+            self.expire_producers(now)
             count = self.expired_count(now)
             if not count:
                 return []
-            if count == len(self.segments):
+            if count == self.segments.count:
                 self.roll_locked(self.log_end_offset, now)
             gone = self.segments[:count]
-            self.move_log_start(self.bases[count])
+            self.move_log_start(self.segments.base(count))
             self.drop_first(gone, now)
-            snapshot_files.remove_snapshots(self.path, below=self.bases[0])
+            self.snapshots.remove(below=self.segments.base(0))
             return [segment.base_offset for segment in gone]
 
     cdef int drop_first(self, tuple gone, int64_t now) except -1:
@@ -376,7 +378,7 @@ cdef class Log(FollowerLog):
                 count += 1
         finally:
             if count:
-                self.install(list(self.segments[count:]))
+                self.segments = self.segments.behind(count)
                 self.names_unsynced = True
         return 0
 
@@ -386,9 +388,7 @@ cdef class Log(FollowerLog):
         One at the log start goes, too: it speaks of producers whose records are all gone, and Kafka
         forgets them.
         """
-        if snapshot_files.remove_snapshots(
-            self.path, above=above, below=self.log_start_offset + 1, keep=keep
-        ):
+        if self.snapshots.remove(above=above, below=self.log_start_offset + 1, keep=keep):
             # One that speaks of what was cut must not come back beside other records.
             self.names_unsynced = True
         return 0
@@ -398,22 +398,20 @@ cdef class Log(FollowerLog):
         cdef LogSegment segment
         cdef Py_ssize_t place
         cdef ProducerState producers = self.producers.emptied()
-        offset = snapshot_files.load_latest(
-            self.path, producers, self.log_start_offset, end_offset, now
-        )
+        offset = self.snapshots.load_latest(producers, self.log_start_offset, end_offset, now)
         if offset < 0:
             offset = self.log_start_offset
         self.snapshot_offset = offset
         producers.end_offset = offset
         if offset < end_offset:
-            for place in range(self.floor_place(offset), len(self.segments)):
-                segment = self.segments[place]
+            for place in range(self.floor_place(offset), self.segments.count):
+                segment = self.segments.at(place)
                 if segment.base_offset >= end_offset:
                     break  # recovery has not checked these yet
-                if place + 2 >= len(self.segments):
+                if place + 2 >= self.segments.count:
                     self.take_snapshot_at(segment.base_offset, producers)
                 segment.replay(producers, offset, end_offset)
-                if place + 1 < len(self.bases) and self.bases[place + 1] <= end_offset:
+                if place + 1 < self.segments.count and self.segments.base(place + 1) <= end_offset:
                     self.check_joined(self.segments, place)
         producers.end_offset = end_offset
         producers.remove_expired(now)
@@ -429,13 +427,13 @@ cdef class Log(FollowerLog):
         cdef Py_ssize_t place
         producers = ProducerState(self.config.producer_id_expiration_ms)
         # At time 0 no producer of the snapshot has expired.
-        offset = snapshot_files.load_latest(
-            self.path, producers, self.log_start_offset, segment.base_offset, 0
+        offset = self.snapshots.load_latest(
+            producers, self.log_start_offset, segment.base_offset, 0
         )
         start = max(offset, self.log_start_offset)
         completed = []
-        for place in range(self.floor_place(start), len(self.segments)):
-            other = self.segments[place]
+        for place in range(self.floor_place(start), self.segments.count):
+            other = self.segments.at(place)
             if other.base_offset > segment.base_offset or not other.size_bytes:
                 break
             headers = scan(other.view(0, other.size_bytes), check_crc=False).headers
@@ -471,7 +469,7 @@ cdef class Log(FollowerLog):
 
     cdef int finish(self) except -1:
         """Write and sync all that is in memory: the log is whole behind this."""
-        cdef LogSegment segment, active = self.segments[len(self.segments) - 1]
+        cdef LogSegment segment, active = self.segments.last()
         self.take_snapshot()
         self.names_unsynced = True
         active.seal()

@@ -1,5 +1,7 @@
 # Who may work on a log now, and whether it may be worked on at all.
 
+from libc.stdint cimport int64_t
+
 from replog._native.mutex cimport Mutex
 
 cdef class LogGuard:
@@ -8,6 +10,7 @@ cdef class LogGuard:
     cdef Mutex sync_lock
     cdef int fork_generation           # of the process that opened the log
     cdef int changing                  # changes that have begun and not ended
+    cdef int64_t indexes_remade        # of any segment: what others went by is to be asked again
     cdef readonly bint failed
     cdef readonly bint closed
 

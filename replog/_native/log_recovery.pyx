@@ -17,11 +17,12 @@ from libc.stdint cimport int32_t, int64_t
 from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
 from replog._native.record_batch cimport BATCH_NEW_EPOCH, BatchHeader
+from replog._native.segment_list cimport SegmentList
 from replog._native.segment_recovery cimport Rules, recover_segment, refuse_cut
 
 from replog.errors import CorruptBatchError
 
-from replog._native import mapped_file, snapshot_files
+from replog._native import mapped_file
 from replog._native.appendable_log import SNAPSHOT_INTERVAL_BYTES
 from replog._native.segment_listing import drop_below_start, find_segments
 from replog._native.segment_recovery import RecoveryReport
@@ -36,7 +37,7 @@ def begin(Log log not None, *, high_watermark=None, int64_t now_ms):
     """Give `log` its first segment in a directory that has just been made: there is nothing to look
     for. high_watermark: None where nobody else will hold a copy. Returns a RecoveryReport.
     """
-    log.install([log.make_segment(0, now_ms)])
+    log.segments = SegmentList((log.make_segment(0, now_ms),))
     if high_watermark is not None:
         log.watermark = 0
     return RecoveryReport(True)
@@ -59,25 +60,26 @@ def load(Log log not None, *, bint clean, bint keeps_whole=False, bint holes=Fal
     report = RecoveryReport(clean)
     rules.recovery_point, rules.keeps_whole = recovery_point, keeps_whole
     rules.adopts, rules.holes = adopts and not clean, holes or (adopts and not clean)
-    log.install(find_segments(log, report, not rules.holes, now_ms))
+    log.segments = SegmentList(find_segments(log, report, not rules.holes, now_ms))
     log.log_start_offset = start_offset
     log.recovered_to = recovery_point
-    if not log.segments:
-        log.install([log.new_segment(start_offset, now_ms)])
+    if not log.segments.count:
+        log.segments = SegmentList((log.new_segment(start_offset, now_ms),))
         if recovery_point > start_offset and not clean:
             refuse_missing(log, recovery_point, start_offset)
     drop_below_start(log, report, OFFSET_MAX if clean else recovery_point)
-    if clean and log_start_offset is not None and start_offset < log.bases[0]:
+    first_base = log.segments.base(0)
+    if clean and log_start_offset is not None and start_offset < first_base:
         # Retention moves the checkpoint before it takes a segment away.
-        refuse_missing(log, log.bases[0], start_offset)
-    if log.log_start_offset < log.bases[0]:
-        log.log_start_offset = log.bases[0]
+        refuse_missing(log, first_base, start_offset)
+    if log.log_start_offset < first_base:
+        log.log_start_offset = first_base
     for entry in epoch_entries or ():
         log.epochs.assign(*entry)
     if clean and log_start_offset is None and not holes and log.epochs.entries():
         refuse_lost_start(log)
     if clean:
-        log.log_end_offset = log.segments[len(log.segments) - 1].next_offset()
+        log.log_end_offset = log.segments.last().next_offset()
         if log.log_end_offset < recovery_point and recovery_point > log.log_start_offset:
             refuse_missing(log, recovery_point, log.log_end_offset)
     else:
@@ -135,15 +137,15 @@ cdef int refuse_lost_start(Log log) except -1:
     Retention has moved it, on disk, before it takes a segment; a clean stop leaves no doubt.
     """
     cdef int64_t first_start = log.epochs.entries()[0][1]
-    if first_start < log.bases[0]:
-        refuse_missing(log, log.bases[0], first_start)
+    if first_start < log.segments.base(0):
+        refuse_missing(log, log.segments.base(0), first_start)
     return 0
 
 
 def recover(Log log, report, Rules rules, int64_t now_ms, on_progress):
     """Check and, at the tail, cut every segment from the recovery point's on."""
     cdef Py_ssize_t first = first_to_recover(log, rules.recovery_point)
-    cdef LogSegment segment = log.segments[first]
+    cdef LogSegment segment = log.segments.at(first)
     cdef int64_t end_offset = segment.base_offset
     cdef Py_ssize_t place
     if rules.adopts:
@@ -156,8 +158,8 @@ def recover(Log log, report, Rules rules, int64_t now_ms, on_progress):
     # Those behind here may speak of what is gone: each is compared as its offset is reached.
     kept = {log.snapshot_offset}
     total = sum(os.stat(found.path).st_size for found in log.segments[first:])
-    for place in range(first, len(log.segments)):
-        segment = log.segments[place]
+    for place in range(first, log.segments.count):
+        segment = log.segments.at(place)
         if outlived(log, place, end_offset, rules):
             keep_later(log, place, report)
             break
@@ -177,7 +179,7 @@ def recover(Log log, report, Rules rules, int64_t now_ms, on_progress):
             keep_later(log, place, report)
             break
     log.log_end_offset = end_offset
-    log.drop_snapshots(log.bases[first], kept)
+    log.drop_snapshots(log.segments.base(first), kept)
     if end_offset < rules.recovery_point and rules.recovery_point > log.log_start_offset:
         refuse_missing(log, rules.recovery_point, end_offset)
 
@@ -186,7 +188,7 @@ cdef bint outlived(Log log, Py_ssize_t place, int64_t end_offset, Rules rules) e
     """Whether empty files are left where the log had an end that it gave up: by a cut, or by a roll
     that failed. That they are gone again was not synced, and no compaction makes a hole there.
     """
-    cdef LogSegment segment = log.segments[place]
+    cdef LogSegment segment = log.segments.at(place)
     if rules.adopts or not segment.base_offset > end_offset >= rules.recovery_point:
         return False
     if rules.keeps_whole and not rules.holes:
@@ -200,11 +202,11 @@ cdef bint outlived(Log log, Py_ssize_t place, int64_t end_offset, Rules rules) e
 cdef int check_segments(Log log, Py_ssize_t first, Rules rules) except -1:
     """Refuse what recovery would refuse, before it has changed a file."""
     cdef Py_ssize_t place
-    cdef LogSegment segment = log.segments[first]
+    cdef LogSegment segment = log.segments.at(first)
     cdef int64_t end_offset = segment.base_offset
     report = RecoveryReport(False)
-    for place in range(first, len(log.segments)):
-        segment = log.segments[place]
+    for place in range(first, log.segments.count):
+        segment = log.segments.at(place)
         if not rules.passes_over(end_offset, segment.base_offset):
             note_hole(log, place, end_offset, report, rules)
         else:
@@ -218,7 +220,7 @@ cdef int note_hole(
     Log log, Py_ssize_t place, int64_t end_offset, report, Rules rules
 ) except -1:
     """A segment that does not continue the log: it outlived what was lost or cut before it."""
-    cdef LogSegment segment = log.segments[place]
+    cdef LogSegment segment = log.segments.at(place)
     if end_offset < rules.recovery_point:
         refuse_missing(log, rules.recovery_point, end_offset)
     report.problem = (
@@ -237,8 +239,8 @@ cdef Py_ssize_t first_to_recover(Log log, int64_t recovery_point) except -1:
     """
     cdef Py_ssize_t first = log.floor_place(max(recovery_point - 1, 0))
     if (
-        first + 1 < len(log.segments) and log.bases[first + 1] == recovery_point
-        and side_files_stand(log.segments[first], recovery_point)
+        first + 1 < log.segments.count and log.segments.base(first + 1) == recovery_point
+        and side_files_stand(log.segments.at(first), recovery_point)
     ):
         return first + 1
     return first
@@ -276,7 +278,7 @@ def keep_later(Log log, Py_ssize_t place, report):
     """Put segments behind a cut aside as `.torn`, the last one first: no hole can appear."""
     cdef LogSegment segment
     gone = log.segments[place:]
-    log.install(list(log.segments[:place]) if place else [])
+    log.segments = log.segments.first(place)
     for segment in reversed(gone):
         if segment.size_bytes:
             report.cut_bytes += segment.size_bytes
@@ -295,7 +297,7 @@ def keep_later(Log log, Py_ssize_t place, report):
 def settle_epochs(Log log, epoch_entries, bint holes):
     """Make the epoch cache say what the batches say; write it if that is not what was given."""
     cdef BatchHeader last
-    cdef LogSegment segment = log.segments[len(log.segments) - 1]
+    cdef LogSegment segment = log.segments.last()
     known = epoch_entries is not None
     if known and log.log_end_offset > max(segment.base_offset, log.log_start_offset):
         segment.find(log.log_end_offset - 1, &last)
@@ -333,10 +335,12 @@ def begins_there(Log log, int32_t last_epoch, int32_t leader_epoch, int64_t star
     """Whether the batches begin `leader_epoch` at start_offset, as far as they are there."""
     cdef BatchHeader header
     cdef LogSegment segment
+    cdef Py_ssize_t place
     if start_offset >= log.log_end_offset:
         return leader_epoch >= last_epoch
     start_offset = max(start_offset, log.log_start_offset)
-    for segment in log.segments[log.floor_place(start_offset):]:
+    for place in range(log.floor_place(start_offset), log.segments.count):
+        segment = log.segments.at(place)
         if segment.find(start_offset, &header):
             break
     else:
@@ -345,7 +349,7 @@ def begins_there(Log log, int32_t last_epoch, int32_t leader_epoch, int64_t star
         return header.leader_epoch >= leader_epoch
     if header.base_offset != start_offset or header.leader_epoch != leader_epoch:
         return False
-    segment = log.segments[log.floor_place(start_offset - 1)]
+    segment = log.segments.at(log.floor_place(start_offset - 1))
     return not segment.find(start_offset - 1, &header) or header.leader_epoch < leader_epoch
 
 
@@ -371,11 +375,11 @@ def rebuild_epochs(Log log):
 def settle_producers(Log log, bint clean, int64_t now_ms):
     """Producer state at the log end, and no snapshot files but those that a later load may use."""
     cdef LogSegment segment
-    for offset in snapshot_files.strays(log.path, set(log.bases)):
+    for offset in log.snapshots.strays({segment.base_offset for segment in log.segments}):
         # As Kafka does; but inside a long segment they are what keeps a truncation short.
-        segment = log.segments[log.floor_place(offset)]
+        segment = log.segments.at(log.floor_place(offset))
         if segment.size_bytes <= SNAPSHOT_INTERVAL_BYTES:
-            mapped_file.remove(snapshot_files.snapshot_path(log.path, offset))
+            log.snapshots.remove_one(offset)
     log.drop_snapshots(log.log_end_offset)
     if clean:
         log.replay_producers(log.log_end_offset, now_ms)

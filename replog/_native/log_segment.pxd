@@ -19,11 +19,15 @@ cdef class LogSegment(SegmentFiles):
     cdef int64_t largest_timestamp_offset
     cdef int64_t first_timestamp          # largest of the first append: the roll clock; -1 unknown
     cdef readonly int64_t created_ms
+    cdef int64_t time_ceiling             # largest time_of_roll() up to it in the log, if it is
+    cdef int64_t ceiling_as_of            # of the guard's indexes_remade; -1: never looked at
     cdef int64_t joined_end               # the next segment's base, once found to be reached; or -1
 
     cdef int open_indexes(self) except -1
     cdef bint has_timestamp(self) except -1
     cdef int open_timestamp(self) except -1
+    # Largest timestamp; when the file was written where its records have none, as for Kafka.
+    cdef int64_t time_of_roll(self) except? -1
     # Write the batches, all or none; then note them, which fails for want of memory only.
     cdef int append(self, BatchSet batches) except -1
     cdef int index(self, BatchSet batches, int64_t position) except -1

@@ -49,6 +49,7 @@ cdef class LogSegment(SegmentFiles):
         self.first_timestamp = -1
         self.created_ms = created_ms
         self.joined_end = -1
+        self.ceiling_as_of = -1
 
     def create(self):
         """As SegmentFiles.create: what is in new files is known."""
@@ -103,6 +104,10 @@ cdef class LogSegment(SegmentFiles):
         finally:
             self.let_go()
         return 0
+
+    cdef int64_t time_of_roll(self) except? -1:
+        self.open_timestamp()
+        return self.largest_timestamp if self.largest_timestamp >= 0 else self.modified_ms
 
     @property
     def max_timestamp(self):
@@ -326,6 +331,8 @@ cdef class LogSegment(SegmentFiles):
         self.missing_index = False
         self.indexes_checked = True
         self.timestamp_known = True
+        if self.guard is not None:
+            self.guard.indexes_remade += 1
         self.largest_timestamp = -1
         self.largest_timestamp_offset = -1
         self.first_timestamp = -1
@@ -441,6 +448,7 @@ cdef class LogSegment(SegmentFiles):
         self.transaction_index.truncate_to(offset)
         self.shrink(position)
         self.bytes_since_entry = 0
+        self.ceiling_as_of = -1
         if not kept:
             self.timestamp_known = False
             self.open_timestamp()

@@ -239,8 +239,9 @@ cdef class MappedFile:
         cdef int64_t bound = min(open_files.limit, max(descriptor_limit() // 2, 1))
         while open_files.count >= bound:
             if not close_one_file():
-                raise OutOfDescriptorsError(f"expected to open {self.path!r}; all {bound} "
-                    f"descriptors are in use by running calls. Try again.", path=self.path)
+                raise OutOfDescriptorsError(
+                    f"expected to open {self.path!r}; all {bound} descriptors are in use by "
+                    f"running calls. Try again.", path=self.path)
         self.fd = open_path(
             self.path, self.encoded_path, flags | (O_RDWR if self.writable else O_RDONLY))
         open_files.add(<PyObject*>self, &self.open_place, &self.busy)
@@ -435,9 +436,8 @@ cdef class MappedFile:
         """Cut to `size_bytes`, which no view may reach past. Durable after flush()."""
         cdef int cause
         self.prepare()
-        if not self.writable or not 0 <= size_bytes <= self.size_bytes or (
-            self.pinned_past(size_bytes)
-        ):
+        if not (self.writable and 0 <= size_bytes <= self.size_bytes) or (
+                self.pinned_past(size_bytes)):
             raise InvariantViolation(
                 f"expected to cut the writable, unpinned file {self.path!r} inside [0, "
                 f"{self.size_bytes}]; found a cut at {size_bytes}, writable={self.writable}, "

@@ -1,30 +1,19 @@
 # The read side of a log: its segments in order and the offsets that bound what may be read.
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
 from replog._native.leader_epoch_cache cimport LeaderEpochCache
 from replog._native.log_guard cimport LogGuard
 from replog._native.log_segment cimport LogSegment
-from replog._native.mapped_file cimport FileView
+from replog._native.log_slice cimport LogSlice
 from replog._native.producer_state cimport ProducerState
 from replog._native.record_batch cimport BatchHeader
-
-cdef class LogSlice:
-    cdef FileView bytes_view             # None for an empty slice
-    cdef readonly int64_t start_offset   # as asked for; the first batch may begin below it
-    cdef readonly int64_t segment_base_offset
-    cdef readonly int64_t position       # byte place in the segment's data file
-    cdef readonly int64_t size_bytes     # the last batch may be cut
-    cdef readonly bint first_batch_incomplete
-    cdef readonly str path
+from replog._native.segment_list cimport SegmentList
 
 cdef class ReadableLog:
     cdef readonly str path
     cdef LogGuard guard                     # its locks, and whether it is closed or failed
-    # Replaced whole, never changed: a reader keeps the tuple it took.
-    # Invariant: bases[i] == segments[i].base_offset, strictly increasing; the last one is active.
-    cdef readonly tuple segments
-    cdef tuple bases
+    cdef readonly SegmentList segments      # replaced whole: a reader keeps the one it took
     # Invariant: log_start_offset <= last stable offset <= high watermark <= log_end_offset.
     cdef readonly int64_t log_start_offset
     cdef readonly int64_t log_end_offset    # moved last in an append, first in a truncation
@@ -47,15 +36,16 @@ cdef class ReadableLog:
     )
     cdef object first_from(self, int64_t timestamp)
     cdef object first_from_once(self, int64_t timestamp)
+    cdef Py_ssize_t first_reaching(self, SegmentList segments, int64_t timestamp) except -1
     cdef LogSlice empty_slice(self, int64_t start_offset)
     cdef int check_aborts(self, LogSegment segment) except -1
     cdef bint aborts_hold(self, LogSegment segment) except -1
     cdef int rebuild_aborts(self, LogSegment segment) except -1
 
-    cdef int check_joined(self, tuple segments, Py_ssize_t place) except -1
+    cdef int check_joined(self, SegmentList segments, Py_ssize_t place) except -1
     cdef int64_t floor_place(self, int64_t offset) except -1
     cdef int64_t next_there(self, int64_t offset) except -1
     cdef int64_t bound_position(
-        self, tuple segments, Py_ssize_t place, int64_t bound, bint whole
+        self, SegmentList segments, Py_ssize_t place, int64_t bound, bint whole
     ) except -1
     cdef object first_at(self, LogSegment segment, BatchHeader* header, int64_t timestamp)

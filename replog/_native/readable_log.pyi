@@ -1,37 +1,13 @@
-from typing import Any
 
-import pyarrow as pa
-
-from replog._native.log_segment import LogSegment
+from replog._native.log_slice import LogSlice
 from replog._native.producer_state import ProducerEntry
+from replog._native.segment_list import SegmentList
 from replog._native.transaction_index import AbortedTransaction
-
-class LogSlice:
-    start_offset: int
-    segment_base_offset: int
-    position: int
-    size_bytes: int
-    first_batch_incomplete: bool
-    path: str
-    @property
-    def end_offset(self) -> int: ...
-    def __buffer__(self, flags: int, /) -> memoryview: ...
-    def __len__(self) -> int: ...
-    def epoch_before(self, end_offset: int) -> int: ...
-    def to_arrow(
-        self,
-        *,
-        end_offset: int = ...,
-        columns: Any = None,
-        zero_copy: bool = False,
-        **options: Any,
-    ) -> pa.RecordBatch: ...
-    def records(self, *, end_offset: int = ..., **options: Any) -> Any: ...
 
 class ReadableLog:
     def check_open(self) -> int: ...
     path: str
-    segments: tuple[LogSegment, ...]
+    segments: SegmentList
     log_start_offset: int
     log_end_offset: int
     @property
@@ -50,6 +26,8 @@ class ReadableLog:
     def latest_epoch(self) -> int: ...
     @property
     def epoch_entries(self) -> list[tuple[int, int]]: ...
+    @property
+    def epoch_text(self) -> bytes: ...
     @property
     def producer_entries(self) -> list[ProducerEntry]: ...
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]: ...

@@ -2,23 +2,21 @@
 # cython: initializedcheck=True, auto_pickle=False, autotestdict=False
 """The read side of a log: where an offset or a timestamp is, and views of the bytes.
 
-Readers take no lock. They take the log end first and the tuple of segments then, each once: an
+Readers take no lock. They take the log end first and the list of segments then, each once: an
 append moves the log end last and a truncation moves it first, so that a reader never looks behind
 what is whole. A look-up that a truncation overtook is made again: it may have met segments of
 before and bytes of after. A LogSlice pins its range of the mapping for as long as it, or a buffer
 of it, lives.
 """
 
-from bisect import bisect_right
-
-from cpython.buffer cimport PyBuffer_FillInfo
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 
 from replog._native.arguments cimport flag_of, int32_of, int64_of, offset_of
 from replog._native.batch_format cimport CONTROL_ABORT
 from replog._native.log_segment cimport LogSegment
-from replog._native.mapped_file cimport FileView
-from replog._native.record_batch cimport BATCH_OK, BatchHeader, parse_header
+from replog._native.log_slice cimport LogSlice
+from replog._native.record_batch cimport BatchHeader
+from replog._native.segment_list cimport SegmentList
 
 from replog.errors import (
     CorruptBatchError, LogClosedError, LogTruncatedError, OffsetOutOfRangeError,
@@ -27,81 +25,6 @@ from replog.errors import (
 from replog._native import record_decoder
 
 cdef int64_t OFFSET_MAX = 0x7FFFFFFFFFFFFFFF
-
-
-cdef class LogSlice:
-    """Whole batches from one segment, as a read-only buffer over the mapping; empty if there are
-    none.
-
-    The first batch holds start_offset and may begin below it; the last may be cut by max_bytes.
-    """
-
-    def __init__(self, int64_t start_offset, int64_t segment_base_offset, int64_t position,
-                 int64_t size_bytes, bint first_batch_incomplete, FileView bytes_view, str path):
-        self.start_offset = start_offset
-        self.segment_base_offset = segment_base_offset
-        self.position = position
-        self.size_bytes = size_bytes
-        self.first_batch_incomplete = first_batch_incomplete
-        self.bytes_view = bytes_view
-        self.path = path
-
-    def __getbuffer__(self, Py_buffer* buffer, int flags):
-        cdef const uint8_t* address = b""
-        if self.bytes_view is not None:
-            address = self.bytes_view.address
-        PyBuffer_FillInfo(buffer, self, <void*> address, self.size_bytes, True, flags)
-
-    def __len__(self):
-        return self.size_bytes
-
-    @property
-    def end_offset(self):
-        """Exclusive end of the whole batches; start_offset if there is none."""
-        cdef BatchHeader header
-        cdef int64_t at = 0, end = self.start_offset
-        while at < self.size_bytes and parse_header(
-            self.bytes_view.address + at, self.size_bytes - at, at, &header
-        ) == BATCH_OK:
-            end = header.last_offset + 1
-            at += header.size_bytes
-        return end
-
-    def epoch_before(self, end_offset):
-        """The leader epoch of the last whole batch that begins below end_offset; -1 for none."""
-        cdef BatchHeader header
-        cdef int64_t at = 0, end = offset_of(end_offset, "end_offset", self.path)
-        cdef int epoch = -1
-        while at < self.size_bytes and parse_header(
-            self.bytes_view.address + at, self.size_bytes - at, at, &header
-        ) == BATCH_OK and header.base_offset < end:
-            epoch = header.leader_epoch
-            at += header.size_bytes
-        return epoch
-
-    def to_arrow(self, *, end_offset=OFFSET_MAX, columns=None, zero_copy=False, **options):
-        """The records of [start_offset, end_offset) as an Arrow RecordBatch; see record_decoder.
-
-        Raises UsageError for another end, unknown columns or no bool, CorruptBatchError,
-        DecompressionError.
-        """
-        return record_decoder.decode_arrow(
-            self, start_offset=self.start_offset,
-            end_offset=offset_of(end_offset, "end_offset", self.path), columns=columns,
-            zero_copy=flag_of(zero_copy, "zero_copy", self.path), path=self.path,
-            position=self.position, **options,
-        )
-
-    def records(self, *, end_offset=OFFSET_MAX, **options):
-        """Iterate the records of [start_offset, end_offset), decoding one batch at a time.
-
-        Raises UsageError for another end; CorruptBatchError, DecompressionError as it gets there.
-        """
-        return record_decoder.iter_records(
-            self, start_offset=self.start_offset,
-            end_offset=offset_of(end_offset, "end_offset", self.path), path=self.path,
-            position=self.position, **options,
-        )
 
 
 cdef class ReadableLog:
@@ -154,10 +77,12 @@ cdef class ReadableLog:
 
         What opened a transaction may be gone: the marker that let compaction take it was cut.
         """
-        cdef tuple segments = self.segments
+        cdef SegmentList segments = self.segments
         cdef LogSegment segment
         cdef BatchHeader header
-        for segment in segments[self.floor_place(offset):]:
+        cdef Py_ssize_t place
+        for place in range(segments.floor(offset), segments.count):
+            segment = segments.at(place)
             if segment.dense and segment.base_offset <= offset:
                 return offset
             if segment.find(offset, &header):
@@ -173,6 +98,11 @@ cdef class ReadableLog:
     def epoch_entries(self):
         """(leader_epoch, start_offset) of every epoch, ascending."""
         return self.epochs.entries()
+
+    @property
+    def epoch_text(self):
+        """What `leader-epoch-checkpoint` is to hold of them."""
+        return self.epochs.checkpoint_text()
 
     @property
     def producer_entries(self):
@@ -215,21 +145,20 @@ cdef class ReadableLog:
 
     cdef int64_t floor_place(self, int64_t offset) except -1:
         """Place of the last segment with base_offset <= offset; 0 if there is none."""
-        cdef int64_t place = bisect_right(self.bases, offset) - 1
-        return place if place > 0 else 0
+        return self.segments.floor(offset)
 
-    cdef int check_joined(self, tuple segments, Py_ssize_t place) except -1:
+    cdef int check_joined(self, SegmentList segments, Py_ssize_t place) except -1:
         """Refuse to go from segments[place] to the next over offsets that neither has.
 
         Only a compacted log has such holes; in any other a file was emptied, cut or taken away.
         """
-        cdef LogSegment segment = segments[place]
+        cdef LogSegment segment = segments.at(place)
         cdef LogSegment following
         cdef BatchHeader header
         cdef Py_ssize_t now_at
-        if not segment.dense or place + 1 >= len(segments):
+        if not segment.dense or place + 1 >= segments.count:
             return 0
-        following = segments[place + 1]
+        following = segments.at(place + 1)
         if following.base_offset <= max(segment.joined_end, self.log_start_offset):
             return 0
         if segment.find(following.base_offset - 1, &header):
@@ -250,14 +179,14 @@ cdef class ReadableLog:
         return 0
 
     cdef int64_t bound_position(
-        self, tuple segments, Py_ssize_t place, int64_t bound, bint whole
+        self, SegmentList segments, Py_ssize_t place, int64_t bound, bint whole
     ) except -1:
         """Byte place in segments[place] that a read below `bound` may go up to."""
-        cdef LogSegment segment = segments[place]
+        cdef LogSegment segment = segments.at(place)
         cdef BatchHeader header
         segment.open()
         if bound >= self.log_end_offset or (
-            place + 1 < len(segments) and bound >= segments[place + 1].base_offset
+            place + 1 < segments.count and bound >= segments.base(place + 1)
         ):
             return segment.file.size_bytes
         if not segment.find(bound, &header):
@@ -314,7 +243,7 @@ cdef class ReadableLog:
         cdef LogSegment segment
         cdef BatchHeader header
         cdef Py_ssize_t place
-        cdef tuple segments
+        cdef SegmentList segments
         cdef int64_t limit, length
         cdef bint incomplete
         if start_offset < self.log_start_offset or start_offset > log_end:
@@ -323,12 +252,12 @@ cdef class ReadableLog:
                 f"{start_offset}; read from one of the two ends",
                 path=self.path, offset=start_offset,
             )
-        place = self.floor_place(start_offset)
         segments = self.segments
+        place = segments.floor(start_offset)
         if start_offset >= bound:
             return self.empty_slice(start_offset)
-        while place < len(segments):
-            segment = segments[place]
+        while place < segments.count:
+            segment = segments.at(place)
             if segment.find(start_offset, &header):
                 if header.base_offset >= bound:
                     return self.empty_slice(start_offset)
@@ -346,7 +275,8 @@ cdef class ReadableLog:
 
     cdef LogSlice empty_slice(self, int64_t start_offset):
         """What a read answers where there is nothing to read yet."""
-        cdef LogSegment segment = self.segments[self.floor_place(start_offset)]
+        cdef SegmentList segments = self.segments
+        cdef LogSegment segment = segments.at(segments.floor(start_offset))
         cdef BatchHeader header
         cdef int64_t position
         segment.open()
@@ -366,33 +296,30 @@ cdef class ReadableLog:
         return self.first_from(int64_of(timestamp, "timestamp", self.path))
 
     cdef object first_from(self, int64_t timestamp):
-        cdef int64_t truncations
+        cdef int64_t truncations, remade
         while True:
-            truncations = self.truncations
+            truncations, remade = self.truncations, self.guard.indexes_remade
             try:
                 found = self.first_from_once(timestamp)
             except (CorruptBatchError, LogTruncatedError):
                 if truncations == self.truncations:
                     raise
             else:
-                if truncations == self.truncations:
+                # An index that was made anew may say other timestamps than those it went by.
+                if truncations == self.truncations and remade == self.guard.indexes_remade:
                     return found
 
     cdef object first_from_once(self, int64_t timestamp):
         cdef LogSegment segment
         cdef int64_t floor = self.log_start_offset
         cdef BatchHeader header
-        cdef tuple segments = self.segments
+        cdef SegmentList segments = self.segments
         cdef Py_ssize_t place
-        for place in range(len(segments)):
+        for place in range(self.first_reaching(segments, timestamp), segments.count):
             if place:
                 self.check_joined(segments, place - 1)
-            segment = segments[place]
-            segment.open_timestamp()
-            largest = segment.largest_timestamp
-            if largest < 0:
-                largest = segment.modified_ms
-            if largest < timestamp:
+            segment = segments.at(place)
+            if segment.time_of_roll() < timestamp:
                 continue
             floor = max(self.log_start_offset, segment.time_floor(timestamp))
             while segment.find(floor, &header):
@@ -402,6 +329,37 @@ cdef class ReadableLog:
                         return found
                 floor = header.last_offset + 1
         return None
+
+    cdef Py_ssize_t first_reaching(self, SegmentList segments, int64_t timestamp) except -1:
+        """Place of the first segment that may hold a record at or after `timestamp`.
+
+        Each sealed segment that was looked at keeps the largest timestamp up to its end: those that
+        do not reach are found by halves, and only the ones behind them looked at, once.
+        """
+        cdef int64_t remade = self.guard.indexes_remade, ceiling = -1
+        cdef Py_ssize_t low = 0, high = segments.count - 1, middle
+        cdef Py_ssize_t active = high
+        cdef LogSegment segment
+        while low < high:
+            middle = (low + high) // 2
+            segment = segments.at(middle)
+            if segment.ceiling_as_of == remade and segment.time_ceiling < timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        if low:
+            ceiling = segments.at(low - 1).time_ceiling
+        while low < active and segments.at(low).ceiling_as_of != remade:
+            if low:
+                self.check_joined(segments, low - 1)
+            segment = segments.at(low)
+            ceiling = max(ceiling, segment.time_of_roll())
+            segment.time_ceiling = ceiling
+            segment.ceiling_as_of = remade
+            if ceiling >= timestamp:
+                break
+            low += 1
+        return low
 
     cdef object first_at(self, LogSegment segment, BatchHeader* header, int64_t timestamp):
         columns = record_decoder.decode_arrow(
@@ -422,11 +380,11 @@ cdef class ReadableLog:
         """(timestamp, offset, leader_epoch) of the first record with the largest one, or None."""
         cdef LogSegment segment
         cdef int64_t largest = -1
-        cdef tuple segments = self.segments
+        cdef SegmentList segments = self.segments
         cdef Py_ssize_t place
         self.check_open()
-        for place in range(len(segments)):
-            segment = segments[place]
+        for place in range(segments.count):
+            segment = segments.at(place)
             segment.open_timestamp()
             self.check_joined(segments, place)
             largest = max(largest, segment.largest_timestamp)
@@ -440,12 +398,12 @@ cdef class ReadableLog:
         cdef int64_t start = offset_of(start_offset, "start_offset", self.path)
         cdef int64_t end = offset_of(end_offset, "end_offset", self.path)
         cdef LogSegment segment
-        cdef Py_ssize_t place = self.floor_place(start)
-        cdef tuple segments = self.segments
+        cdef SegmentList segments = self.segments
+        cdef Py_ssize_t place
         self.check_open()
         found = []
-        for place in range(place, len(segments)):
-            segment = segments[place]
+        for place in range(segments.floor(start), segments.count):
+            segment = segments.at(place)
             if not segment.aborts_checked:
                 self.check_aborts(segment)
             collected, complete = segment.transaction_index.collect_aborted(start, end)
@@ -481,7 +439,7 @@ cdef class ReadableLog:
                 return False
             if entry.first_offset <= self.log_start_offset or not segment.dense:
                 continue
-            other = self.segments[self.floor_place(entry.first_offset)]
+            other = self.segments.at(self.floor_place(entry.first_offset))
             if (
                 not other.find(entry.first_offset, &header)
                 or header.base_offset != entry.first_offset

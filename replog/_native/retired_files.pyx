@@ -48,10 +48,17 @@ cdef class RetiredFiles:
 
         Raises StorageError: what is still there is tried again by the next call.
         """
-        for entry in list(self.waiting):
-            if entry[0] <= now_ms:
+        due = [entry for entry in self.waiting if entry[0] <= now_ms]
+        if not due:
+            return
+        self.waiting = [entry for entry in self.waiting if entry[0] > now_ms]
+        gone = 0
+        try:
+            for entry in due:
                 try:
                     mapped_file.remove(entry[1])
                 except FileNotFoundError:
                     pass
-                self.waiting.remove(entry)
+                gone += 1
+        finally:
+            self.waiting = due[gone:] + self.waiting

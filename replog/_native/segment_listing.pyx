@@ -27,6 +27,7 @@ OFFSET_MAX = 2**63 - 1
 def find_segments(Log log, report, bint dense, int64_t now_ms):
     """The segments by their names, after leftovers of interrupted work are finished or deleted."""
     cdef int64_t base_offset
+    cdef LogSegment segment
     names = set(mapped_file.list_dir(log.path))
     finish_swaps(log, names, report)
     segments = []
@@ -36,17 +37,15 @@ def find_segments(Log log, report, bint dense, int64_t now_ms):
             continue
         if suffix == "log":
             base_offset = int(stem)
-            segments.append(
-                LogSegment(
-                    log.path, base_offset,
-                    index_interval_bytes=log.config.index_interval_bytes,
-                    index_bytes_max=log.config.segment_index_bytes,
-                    map_bytes=log.segment_bytes, dense=dense, created_ms=now_ms,
-                    missing_index=(
-                        f"{stem}.index" not in names or f"{stem}.timeindex" not in names
-                    ),
-                )
+            segment = LogSegment(
+                log.path, base_offset,
+                index_interval_bytes=log.config.index_interval_bytes,
+                index_bytes_max=log.config.segment_index_bytes,
+                map_bytes=log.segment_bytes, dense=dense, created_ms=now_ms,
+                missing_index=f"{stem}.index" not in names or f"{stem}.timeindex" not in names,
             )
+            segment.guard = log.guard
+            segments.append(segment)
         elif suffix in ("index", "timeindex", "txnindex") and f"{stem}.log" not in names:
             mapped_file.remove(f"{log.path}/{name}")
             report.removed.append(name)
@@ -121,11 +120,11 @@ def drop_below_start(Log log, report, int64_t synced_end):
     cdef Py_ssize_t number
     cdef LogSegment segment
     for number in range(place - 1, -1, -1):
-        segment = log.segments[number]
-        if not goes_up_to(segment, log.bases[number + 1], synced_end):
+        segment = log.segments.at(number)
+        if not goes_up_to(segment, log.segments.base(number + 1), synced_end):
             for segment in log.segments[:number + 1]:
                 remove_files(segment, report)
-            log.install(list(log.segments[number + 1:]))
+            log.segments = log.segments.behind(number + 1)
             return
 
 

@@ -81,7 +81,7 @@ cdef int64_t recover_segment(
 
     Not writing: only look, and refuse what must not be cut.
     """
-    cdef LogSegment segment = log.segments[place]
+    cdef LogSegment segment = log.segments.at(place)
     cdef BatchHeader* headers
     cdef int64_t position = 0, found = 0, end = 0, indexed = 0, good = 0, size
     cdef int64_t last = segment.base_offset - 1, before
@@ -171,14 +171,14 @@ cdef int cut_tail(
     int outcome, bint writing
 ) except -1:
     """Cut a torn tail, keeping a copy; refuse where it cannot be one."""
-    cdef LogSegment segment = log.segments[place]
+    cdef LogSegment segment = log.segments.at(place)
     cdef int64_t size = segment.file.size_bytes
     if end_offset < rules.recovery_point:
         segment.refuse(outcome, position)
     cause = f"the batch at byte {position} of {segment.path} is damaged: {describe(outcome)}"
     if rules.keeps_whole and (
         whole_behind(log, place, position, end_offset)
-        or (place + 1 < len(log.segments) and not rules.holes)
+        or (place + 1 < log.segments.count and not rules.holes)
     ):
         refuse_cut(log, segment, position, end_offset, cause)
     report.problem = f"{cause}; it is cut, with what lies behind it"
@@ -195,7 +195,7 @@ cdef bint whole_behind(
     Log log, Py_ssize_t place, int64_t position, int64_t offset
 ) except -1:
     """Whether a whole batch lies at `position` of a segment, behind it, or in a later segment."""
-    cdef LogSegment segment = log.segments[place]
+    cdef LogSegment segment = log.segments.at(place)
     cdef int64_t size = segment.file.size_bytes, found
     cdef Mapping held = segment.file.map(size)
     cdef const uint8_t* bytes = held.address

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from replog._native.append_result import AppendResult
-    from replog._native.readable_log import LogSlice
+    from replog._native.log_slice import LogSlice
     from replog._native.transaction_index import AbortedTransaction
     from replog.messages import RawBatches
     from replog.runtime.synced_end import SyncTarget

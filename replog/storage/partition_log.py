@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Callable, Iterator, Sequence
 
-    from replog._native.readable_log import LogSlice
+    from replog._native.log_slice import LogSlice
 
 ARROW_SLICE_BYTES = 64 * 1024 * 1024
 RECORDS_SLICE_BYTES = 1024 * 1024
@@ -115,7 +115,7 @@ class PartitionLog(Log):
             adopts=offsets.last_stop is LastStop.FOREIGN,
             recovery_point=offsets.recovery_point,
             log_start_offset=offsets.log_start_offset,
-            epoch_entries=settled_files.epochs_on_disk,
+            epoch_entries=settled_files.epochs_found,
             high_watermark=offsets.high_watermark,
             now_ms=now_ms(),
             on_progress=on_progress,

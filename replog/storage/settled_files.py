@@ -38,7 +38,8 @@ class SettledLog(Protocol):
     @property
     def closed(self) -> bool: ...
     @property
-    def epoch_entries(self) -> list[tuple[int, int]]: ...
+    def epoch_text(self) -> bytes:
+        """What its epoch checkpoint is to hold."""
 
 
 class SettledFiles:
@@ -57,17 +58,20 @@ class SettledFiles:
         """Of a sync, of these files or of others that were written with them."""
         self.is_new = new_topic_id is not None
         """Nothing of the partition is synced: a crash takes it."""
-        self.epochs_on_disk: list[tuple[int, int]] | None = None
-        """None: no file, or a damaged one."""
+        self.epochs_found: list[tuple[int, int]] | None = None
+        """When it was opened; None: no file, or a damaged one."""
+        self.epochs_on_disk: bytes | None = None
         if new_topic_id is not None:
             self.topic_id = new_topic_id
         else:
             self.topic_id = self._settle_topic_id()
-            self.epochs_on_disk = self._read_epochs()
+            self.epochs_found = self._read_epochs()
+            if self.epochs_found is not None:
+                self.epochs_on_disk = leader_epochs_text(self.epochs_found)
 
     def outdated(self, log: SettledLog) -> bool:
         """Whether the log says something else than the files."""
-        return self.is_new or self.epochs_on_disk != log.epoch_entries
+        return self.is_new or self.epochs_on_disk != log.epoch_text
 
     def settle(self, log: SettledLog) -> None:
         """Bring them up to date; durable on return. Nothing happens once the log is closed."""
@@ -81,9 +85,9 @@ class SettledFiles:
         with self.lock:
             _write([(self, log)])
 
-    def contents(self, epochs: list[tuple[int, int]]) -> dict[str, bytes]:
+    def contents(self, epochs: bytes) -> dict[str, bytes]:
         """What is to be written, by path."""
-        contents = {self._path(LEADER_EPOCH_CHECKPOINT): leader_epochs_text(epochs)}
+        contents = {self._path(LEADER_EPOCH_CHECKPOINT): epochs}
         if self.is_new:
             contents[self._path(PARTITION_METADATA_FILE)] = topic_id_text(self.topic_id)
         return contents
@@ -144,7 +148,7 @@ def _write(logs: Sequence[tuple[SettledFiles, SettledLog]]) -> None:
             )
         if files.failure is not None:
             raise LogFailedError(files.failure, path=files.directory)
-        epochs = log.epoch_entries
+        epochs = log.epoch_text
         contents.update(files.contents(epochs))
         if files.is_new:
             parents.add(os.path.dirname(files.directory))

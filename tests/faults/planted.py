@@ -97,7 +97,7 @@ BUGS = (
     Bug(
         "retention-keeps-the-log-start",
         LOG,
-        "            self.move_log_start(self.bases[count])\n",
+        "            self.move_log_start(self.segments.base(count))\n",
         "",
     ),
     Bug(

@@ -11,7 +11,11 @@ import pytest
 from replog.errors import LogClosedError, LogFailedError, NoSpaceError
 from replog.runtime.log_settler import THREADS, TOGETHER, LogSettler
 from replog.storage import settled_files
-from replog.storage.checkpoint_files import LEADER_EPOCH_CHECKPOINT, read_leader_epochs
+from replog.storage.checkpoint_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    leader_epochs_text,
+    read_leader_epochs,
+)
 from replog.storage.settled_files import SettledFiles, settle_together
 
 EPOCHS = [(0, 0), (4, 3)]
@@ -27,7 +31,7 @@ class FakeLog:
         self.path = str(path)
         self.settled_files = SettledFiles(self.path, None)
         self.keeper = types.SimpleNamespace(settled_files=self.settled_files)
-        self.epoch_entries = EPOCHS
+        self.epoch_text = leader_epochs_text(EPOCHS)
 
     @property
     def on_disk(self):
@@ -95,7 +99,7 @@ def test_settle_soon_settles_all_though_few_threads_are_woken(logs, settler, mon
         settler.settle_soon(log)
     assert done.wait(30), left
     assert [log.on_disk for log in logs] == [EPOCHS] * len(logs)
-    logs[0].epoch_entries = [*EPOCHS, (5, 9)]
+    logs[0].epoch_text = leader_epochs_text([*EPOCHS, (5, 9)])
     done.clear()
     left.add(0)
     settler.settle_soon(logs[0])
@@ -167,7 +171,7 @@ def test_threads_that_settle_the_same_logs_in_another_order_do_not_wait_for_each
     def settle_often(some):
         for turn in range(20):
             for log in some:
-                log.epoch_entries = [*EPOCHS, (5 + turn, 9)]
+                log.epoch_text = leader_epochs_text([*EPOCHS, (5 + turn, 9)])
             settle_together(pairs(some))
 
     threads = [
