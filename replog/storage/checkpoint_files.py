@@ -60,7 +60,18 @@ def write_offset_checkpoint(
     path: str | os.PathLike[str], offsets: Mapping[TopicPartition, int]
 ) -> None:
     """Replace the file, durable on return. Raises NoSpaceError, StorageError: the old one stays."""
-    _write_entries(path, [(*key, offset) for key, offset in sorted(offsets.items())])
+    lines = [offset_line(key, offset) for key, offset in sorted(offsets.items())]
+    replace_file(os.fspath(path), offset_checkpoint_text(lines))
+
+
+def offset_line(topic_partition: TopicPartition, offset: int) -> bytes:
+    """The line of one partition in an offset checkpoint."""
+    return f"{topic_partition.topic} {topic_partition.partition} {offset}\n".encode()
+
+
+def offset_checkpoint_text(lines: Sequence[bytes]) -> bytes:
+    """An offset checkpoint of these lines."""
+    return b"%d\n%d\n" % (VERSION, len(lines)) + b"".join(lines)
 
 
 def read_leader_epochs(path: str | os.PathLike[str]) -> list[tuple[int, int]] | None:

@@ -16,15 +16,14 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from replog.errors import CorruptFileError, NoSpaceError
 from replog.storage.checkpoint_files import (
     CLEANER_OFFSET_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    read_offset_checkpoint,
-    write_offset_checkpoint,
 )
+from replog.storage.log_checkpoints import RECOVERY_POINT_CHECKPOINT_MS
+from replog.storage.offset_checkpoint import OffsetCheckpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -32,63 +31,24 @@ if TYPE_CHECKING:
     from replog.types import TopicPartition
 
 
-class OffsetCheckpoint:
-    """One checkpoint file; `offsets` is its content on disk, if that is not `uncertain`."""
-
-    def __init__(self, path: str, lock: threading.RLock) -> None:
-        self.path = path
-        self.problem: str | None = None
-        self.uncertain = False
-        """A write has failed half-way: the disk has the old content or another."""
-        self._lock = lock
-        self._missing = False
-        try:
-            found = read_offset_checkpoint(path)
-        except CorruptFileError as error:
-            self.problem = str(error)
-            found = None
-        self._missing = found is None
-        self.offsets: dict[TopicPartition, int] = found or {}
-
-    def replace(self, offsets: dict[TopicPartition, int]) -> None:
-        """Make `offsets` the content; durable on return. Nothing is written if it is already."""
-        with self._lock:
-            if self._missing or self.uncertain or offsets != self.offsets:
-                try:
-                    write_offset_checkpoint(self.path, offsets)
-                except NoSpaceError:
-                    raise  # the old content is there
-                except BaseException:
-                    self.uncertain = True
-                    raise
-                self._missing = self.uncertain = False
-                self.offsets = offsets
-
-    def update(self, read: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """Replace the entries that `read` gives; it runs while no other write can."""
-        with self._lock:
-            self.replace({**self.offsets, **read()})
-
-    def set(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Replace one entry."""
-        with self._lock:
-            self.replace({**self.offsets, topic_partition: offset})
-
-    def drop(self, topic_partitions: Iterable[TopicPartition]) -> None:
-        """Remove entries, if they are there."""
-        with self._lock:
-            gone = set(topic_partitions)
-            if self.uncertain or gone & self.offsets.keys():
-                self.replace({key: at for key, at in self.offsets.items() if key not in gone})
-
-
 class DirectoryCheckpoints:
     """The checkpoint files of one log directory."""
 
-    def __init__(self, directory: str) -> None:
-        """Read them; what is damaged counts as missing, and `problems` says so."""
+    def __init__(
+        self,
+        directory: str,
+        now_ms: Callable[[], int],
+        recovery_points: Callable[[], Mapping[TopicPartition, int]],
+    ) -> None:
+        """Read them; what is damaged counts as missing, and `problems` says so.
+
+        recovery_points: of all logs that are open.
+        """
         lock = threading.RLock()
         self.lock = lock
+        self._now_ms = now_ms
+        self._read_recovery_points = recovery_points
+        self._noted_at_ms = now_ms()
         self.recovery_points = OffsetCheckpoint(
             os.path.join(directory, RECOVERY_POINT_CHECKPOINT), lock
         )
@@ -125,11 +85,32 @@ class DirectoryCheckpoints:
         """Whether what is known of a partition says that it held records."""
         return any(file.offsets.get(topic_partition, 0) > 0 for file in self.files)
 
+    def note_recovery_point(self) -> None:
+        """A log has flushed: persist the recovery points of all, as often as Kafka does."""
+        with self.lock:
+            now_ms = self._now_ms()
+            if now_ms - self._noted_at_ms >= RECOVERY_POINT_CHECKPOINT_MS:
+                self._noted_at_ms = now_ms
+                self.recovery_points.update(self._read_recovery_points)
+
     def drop(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """Forget partitions: one of the same name that comes later must not find their offsets."""
         gone = list(topic_partitions)
         for file in self.files:
             file.drop(gone)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """As drop(), for one whose directory says that it was deleted: on disk by `settle`."""
+        for file in self.files:
+            file.forget(topic_partition)
+
+    def settle(self) -> None:
+        """See that nothing on disk tells of partitions that were forgotten.
+
+        Before their directories go: what is told of a partition that has none is missed.
+        """
+        for file in self.files:
+            file.settle()
 
 
 class PartitionCheckpoints:
@@ -143,6 +124,10 @@ class PartitionCheckpoints:
     def write_recovery_point(self, read: Callable[[], int]) -> None:
         """Persist what `read` gives; it runs while no other write can."""
         self._checkpoints.recovery_points.update(lambda: {self._topic_partition: read()})
+
+    def note_recovery_point(self, read: Callable[[], int]) -> None:
+        """Persist what `read` gives, now or with those of the other logs."""
+        self._checkpoints.note_recovery_point()
 
     def lower_recovery_point(self, offset: int) -> None:
         """See that no recovery point above `offset` is on disk; durable on return."""

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from replog.types import TopicPartition
 
 LOCK_FILE = ".lock"
+RECOVERY_POINT_CHECKPOINT_MS = 60_000
+"""How often a recovery point is persisted that nobody asks for, as Kafka does."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,6 +59,9 @@ class LogCheckpoints(Protocol):
     def write_recovery_point(self, read: Callable[[], int]) -> None:
         """Persist what `read` gives; it is called while no other write can run."""
 
+    def note_recovery_point(self, read: Callable[[], int]) -> None:
+        """Persist what `read` gives if that is due: too low a one only costs time at recovery."""
+
     def lower_recovery_point(self, offset: int) -> None:
         """See that no recovery point above `offset` is on disk."""
 
@@ -74,12 +79,16 @@ class LogCheckpoints(Protocol):
 class BareCheckpoints:
     """Checkpoint files inside the partition directory, held under its own lock."""
 
-    def __init__(self, directory: str, topic_partition: TopicPartition) -> None:
+    def __init__(
+        self, directory: str, topic_partition: TopicPartition, now_ms: Callable[[], int]
+    ) -> None:
         """Raises LogDirectoryLockedError if another Log has the directory open."""
         self._directory = directory
         self._topic_partition = topic_partition
         self._lock = FileLock(os.path.join(directory, LOCK_FILE))
         self._changes = threading.Lock()
+        self._now_ms = now_ms
+        self._noted_at_ms = now_ms()
         self._recovery_point = 0
         """The highest that may be on disk."""
         self._mark: OpenMarkKeeper
@@ -112,6 +121,12 @@ class BareCheckpoints:
     def write_recovery_point(self, read: Callable[[], int]) -> None:
         with self._changes:
             self._write_recovery_point(read())
+
+    def note_recovery_point(self, read: Callable[[], int]) -> None:
+        now_ms = self._now_ms()
+        if now_ms - self._noted_at_ms >= RECOVERY_POINT_CHECKPOINT_MS:
+            self._noted_at_ms = now_ms
+            self.write_recovery_point(read)
 
     def lower_recovery_point(self, offset: int) -> None:
         with self._changes:

@@ -10,8 +10,9 @@
 
 Order matters three times. The marker goes before any log loads, so that a crash while loading is an
 unclean stop; it comes back as the very last write of a close. A partition is renamed before its
-checkpoint entries go, and the entries go before a new partition can take the name. A partition that
-cannot be trusted is refused on its own: the others serve, and the directory is not marked clean.
+checkpoint entries go, and these go, with those of others, before a new partition can take the name
+and before its files go. A partition that cannot be trusted is refused on its own: the others serve,
+and the directory is not marked clean.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from replog.storage.directory_names import METADATA_TOPIC
 from replog.storage.kafka_uuid import random_uuid
 from replog.storage.log import Log
 from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
+from replog.storage.log_closing import close_all
 from replog.storage.meta_properties import settle_ids
 from replog.storage.open_mark import LastStop, OpenMarkKeeper
 from replog.storage.parallel_opening import each_in_threads
@@ -143,7 +145,7 @@ class LogDirectory:
         found = self._retired.scan(self._now_ms() + self._config.file_delete_delay_ms)
         self.meta_properties = settle_ids(self.path, cluster_id, node_id)
         self.last_shutdown = read_clean_shutdown(self.path)
-        self._checkpoints = DirectoryCheckpoints(self.path)
+        self._checkpoints = DirectoryCheckpoints(self.path, self._now_ms, self._recovery_points)
         self.problems += self._checkpoints.problems
         self._mark = OpenMarkKeeper(self.path, clean=self.last_shutdown is not None)
         self._mark.opening(str(key) for key in found if not self._is_known(key))
@@ -363,6 +365,7 @@ class LogDirectory:
                 self.partition_log(topic_partition).close(flush=False)
             path = self._retired.set_aside(topic_partition)
             self._forget(topic_partition)
+            self._checkpoints.settle()
             return path
 
     def _forget(self, topic_partition: TopicPartition) -> None:
@@ -370,7 +373,7 @@ class LogDirectory:
         self._faces.pop(topic_partition, None)
         self._members.pop(topic_partition, None)
         self.refused.pop(topic_partition, None)
-        self._checkpoints.drop([topic_partition])
+        self._checkpoints.forget(topic_partition)
         self._mark.forget(str(topic_partition))
 
     @property
@@ -382,13 +385,17 @@ class LogDirectory:
         """Unlink the deleted partitions whose delay is over at `now_ms`; returns their paths."""
         now = self._now_ms() if now_ms is None else integer(now_ms, "now_ms", self.path, low=-1)
         self._check_open()
+        self._checkpoints.settle()
         return self._retired.unlink_due(now)
 
     def checkpoint_recovery_points(self) -> None:
         """Persist every log's recovery point, without flushing. Kafka does so every minute."""
-        self._checkpoints.recovery_points.update(
-            lambda: {key: log.synced_end_offset for key, log in self._open_logs()}
-        )
+        self._check_open()
+        self._checkpoints.recovery_points.update(self._recovery_points)
+
+    def _recovery_points(self) -> dict[TopicPartition, int]:
+        """None while it closes: the close enters them all."""
+        return {} if self.closed else {k: log.synced_end_offset for k, log in self._open_logs()}
 
     def checkpoint_log_start_offsets(self) -> None:
         """Persist the log starts that the first segment's name does not tell."""
@@ -433,23 +440,13 @@ class LogDirectory:
             if self._lock.forked:
                 return
             try:
-                errors = self._close_logs()
+                errors = close_all(self._logs.values())
                 if not errors:
                     self._mark_clean(epoch)
             finally:
                 self.abandon()  # no log may write once the lock is gone
         if errors:
             raise errors[0]
-
-    def _close_logs(self) -> list[StorageError]:
-        errors = []
-        for log in self._logs.values():
-            try:
-                # A log that has failed is left as a crash would leave it.
-                log.close(flush=not log.failed)
-            except StorageError as error:
-                errors.append(error)
-        return errors
 
     def _mark_clean(self, broker_epoch: int) -> None:
         last = {
@@ -466,6 +463,7 @@ class LogDirectory:
         self._checkpoints.high_watermarks.update(
             lambda: {key: at[2] for key, at in last.items() if at[2] is not None}
         )
+        self._checkpoints.settle()
         # Last of all, and only if nothing is left that would have to be recovered.
         if len(last) == len(self._logs) and not self.refused:
             write_clean_shutdown(self.path, broker_epoch)

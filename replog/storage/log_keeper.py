@@ -14,12 +14,8 @@ from replog.errors import NoSpaceError, OutOfDescriptorsError
 from replog.storage.settled_files import SettledLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from replog.storage.log_checkpoints import LogCheckpoints
     from replog.storage.settled_files import SettledFiles
-
-RECOVERY_POINT_CHECKPOINT_MS = 60_000
 
 
 class KeptLog(SettledLog, Protocol):
@@ -32,16 +28,12 @@ class KeptLog(SettledLog, Protocol):
 class LogKeeper:
     """See the module. Of one log; any thread may call any method."""
 
-    def __init__(
-        self, checkpoints: LogCheckpoints, settled_files: SettledFiles, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, checkpoints: LogCheckpoints, settled_files: SettledFiles) -> None:
         self.checkpoints = checkpoints
         self.settled_files = settled_files
         """Topic id and epochs on disk."""
         self.puts_off = False
         """An epoch that is assigned now is written later, by `settle`."""
-        self._now_ms = now_ms
-        self._persisted_at_ms = now_ms()
 
     @property
     def is_new(self) -> bool:
@@ -82,11 +74,8 @@ class LogKeeper:
 
         A recovery point that is too low only costs time at recovery.
         """
-        now_ms = self._now_ms()
-        if now_ms - self._persisted_at_ms >= RECOVERY_POINT_CHECKPOINT_MS:
-            with contextlib.suppress(NoSpaceError, OutOfDescriptorsError):
-                self.write_recovery_point(log, offset)
-                self._persisted_at_ms = now_ms
+        with contextlib.suppress(NoSpaceError, OutOfDescriptorsError):
+            self.checkpoints.note_recovery_point(lambda: min(offset, log.recovery_point))
 
     def write_log_start(self, offset: int) -> None:
         """Persist the log start offset, before it moves up in memory."""

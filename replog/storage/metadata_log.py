@@ -70,7 +70,7 @@ class MetadataLog(PartitionLog):
         directory = os.path.join(absolute_path(log_directory), str(METADATA_PARTITION))
         make_directory(directory)
         fresh = not any(name.endswith(".log") for name in names_in(directory))
-        checkpoints = BareCheckpoints(directory, METADATA_PARTITION)
+        checkpoints = BareCheckpoints(directory, METADATA_PARTITION, now_ms)
         try:
             if fresh:
                 path = os.path.join(directory, PARTITION_METADATA_FILE)

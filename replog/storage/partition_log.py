@@ -93,7 +93,7 @@ class PartitionLog(Log):
         """
         directory = os.fspath(path)
         settled_files = SettledFiles(directory, new_topic_id)
-        keeper = LogKeeper(checkpoints, settled_files, now_ms)
+        keeper = LogKeeper(checkpoints, settled_files)
         super().__init__(directory, config, keeper, clock=now_ms, jitter=_draw_below)
         self.topic_partition = TopicPartition.parse(os.path.basename(directory))
         self._checkpoints = checkpoints
@@ -154,7 +154,7 @@ class PartitionLog(Log):
             )
         make_directory(directory)
         fresh = not any(name.endswith(".log") for name in names_in(directory))
-        checkpoints = BareCheckpoints(directory, topic_partition)
+        checkpoints = BareCheckpoints(directory, topic_partition, now_ms)
         try:
             offsets = checkpoints.take(fresh=fresh)
             opened = cls(

@@ -204,8 +204,8 @@ def test_a_deleted_partition_goes_at_once_and_its_files_later(tmp_path: Path) ->
         directory.delete_partition(ORDERS)
         assert ORDERS not in directory
         assert not (tmp_path / "orders-0").exists()
-        assert read_offset_checkpoint(tmp_path / "recovery-point-offset-checkpoint") == {}
         assert directory.remove_deleted(1000 + 59_999) == []
+        assert read_offset_checkpoint(tmp_path / "recovery-point-offset-checkpoint") == {}
         created = directory.create_partition("orders", 0)
         assert created.log_end_offset == 0
         assert len(directory.remove_deleted(1000 + 60_000)) == 1
