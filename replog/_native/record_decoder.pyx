@@ -156,21 +156,25 @@ cdef object fill(BatchCursor cursor, Columns* columns):
     cdef const uint8_t* payload = NULL
     cdef int64_t length = 0
     cdef int outcome
+    output = None
     with nogil:
         outcome = reserve_plain(cursor, columns)
     while outcome == BATCH_OK:
+        # The GIL comes back once a compressed batch: readers side by side pay for each time.
         with nogil:
-            outcome = append_plain(cursor, columns)
-        if outcome == CURSOR_END:
-            return None
-        if outcome == CURSOR_COMPRESSED:
-            output = cursor.records(&payload, &length)
-            with nogil:
+            if payload != NULL:
                 outcome = append_records(
                     columns, payload, length, &cursor.header, cursor.start_offset,
                     cursor.end_offset, -1,
                 )
-            del output
+            if outcome == BATCH_OK:
+                outcome = append_plain(cursor, columns)
+        if outcome == CURSOR_END:
+            return None
+        if outcome == CURSOR_COMPRESSED:
+            output = None  # its memory is the next one's
+            output = cursor.records(&payload, &length)
+            outcome = BATCH_OK
     cursor.raise_damage(outcome)
 
 

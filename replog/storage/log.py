@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from replog._native.append_result import AppendResult
     from replog._native.log_recovery import RecoveryReport
-    from replog._native.readable_log import LogSlice
+    from replog._native.log_slice import LogSlice
     from replog.config import LogConfig
     from replog.types import Codec, Record, TimestampedOffset, TopicPartition
 

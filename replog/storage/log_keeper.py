@@ -75,7 +75,7 @@ class LogKeeper:
         A recovery point that is too low only costs time at recovery.
         """
         with contextlib.suppress(NoSpaceError, OutOfDescriptorsError):
-            self.checkpoints.note_recovery_point(lambda: min(offset, log.recovery_point))
+            self.checkpoints.note_recovery_point(lambda: min(offset, log.synced_end_offset))
 
     def write_log_start(self, offset: int) -> None:
         """Persist the log start offset, before it moves up in memory."""

@@ -205,8 +205,8 @@ BUGS = (
     Bug(
         "new-segment-beside-those-it-replaces",
         LOG,
-        "        mapped_file.fsync_dir(self.path)\n        self.install([self.new_segment",
-        "        self.install([self.new_segment",
+        "        mapped_file.fsync_dir(self.path)\n        self.segments = SegmentList((self.new",
+        "        self.segments = SegmentList((self.new",
     ),
     Bug(
         "refused-set-leaves-its-segment",

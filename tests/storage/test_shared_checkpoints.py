@@ -45,7 +45,7 @@ def key(number: int) -> TopicPartition:
 def filled(path: Path, clock: list[int]) -> LogDirectory:
     directory = LogDirectory.open(path, now_ms=lambda: clock[0], replicated=True)
     for number in range(LOGS):
-        directory.create_partition("t", number, durable=False).append([b"x"])
+        directory.create_log("t", number, durable=False).append([b"x"])
     return directory
 
 
@@ -107,7 +107,7 @@ def test_a_partition_of_the_name_of_one_that_was_deleted_begins_with_no_offsets(
 ) -> None:
     clock = [0]
     directory = filled(tmp_path, clock)
-    directory[key(3)].checkpoint()
+    directory.partition_log(key(3)).checkpoint()
     directory.delete_partition(key(3))
     directory.create_partition("t", 3)
     assert key(3) not in (read_offset_checkpoint(tmp_path / NAME) or {})
