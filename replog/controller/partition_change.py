@@ -76,7 +76,8 @@ class PartitionChange:
         return self._leader != NO_LEADER
 
     def keep_set(self) -> None:
-        """Let nobody leave the in-sync set but those whose copies are damaged or gone.
+        """Let nobody leave the in-sync set but those whose copies are damaged or gone, and those
+        that are replicas no more.
 
         Where nobody leads, nothing is committed without whoever would have left. What each member
         vouches for yet is told by suspects.
@@ -84,7 +85,9 @@ class PartitionChange:
         isr = [
             replica
             for replica in self._before.isr
-            if replica not in self.damaged and replica not in self.lost
+            if replica in self.replicas
+            and replica not in self.damaged
+            and replica not in self.lost
         ]
         self.isr = tuple(isr) or self.isr
 

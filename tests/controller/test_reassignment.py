@@ -7,6 +7,7 @@ from replog.admin_messages import (
     ReassignPartitionsRequest,
 )
 from replog.controller.incidents import ReassignmentCause, ReassignmentStepped
+from replog.controller.partition_change import PartitionChange
 from replog.controller.reassignment import Reassignments
 from replog.controller.state_machines import ReplicaState, replica_state
 from replog.messages import DeleteTopicRequest, ErrorCode, LogSize
@@ -424,3 +425,15 @@ def test_progress_tells_bytes_and_seconds_left(controller):
     assert (now.bytes_left, now.seconds_left) == (5_000, 2.5)
     controller.propose((1, 2, 3, 4))
     assert progress(controller) == ()
+
+
+def test_a_set_that_is_kept_has_nobody_that_is_no_replica_any_more(controller):
+    """Goal: a move that is called off while nobody leads takes those back out that it had added."""
+    reassign(controller, (4, 5, 6))
+    controller.propose((1, 2, 3, 4))
+    partition = controller.model.controller._image.partition(NAME)
+    change = PartitionChange(partition)
+    change.replicas, change.isr = (1, 2, 3), (1, 2, 3)
+    change.keep_set()
+    assert change.isr == (1, 2, 3)
+    assert set(change.record().isr) == {1, 2, 3}
