@@ -224,3 +224,18 @@ def test_every_ci_runs_what_make_check_runs():
             called = re.match(r"make ([a-z-]+)", command)
             assert called is not None, f"{workflow.name}: {command}; a target of make can be tried"
             assert called.group(1) in targets
+
+
+def test_no_document_says_a_thing_twice():
+    """A merge that keeps both sides of a change leaves what was changed there, too."""
+    doubled = []
+    for name in listed("*.md"):
+        words = (ROOT / name).read_text().split()
+        seen = set()
+        for at in range(len(words) - 11):
+            run = tuple(words[at : at + 12])
+            if run in seen:
+                doubled.append(f"{name}: {' '.join(run)}")
+                break
+            seen.add(run)
+    assert not doubled, f"keep the one that is true: {doubled}"
