@@ -227,10 +227,14 @@ def test_every_ci_runs_what_make_check_runs():
 
 
 def test_no_document_says_a_thing_twice():
-    """A merge that keeps both sides of a change leaves what was changed there, too."""
+    """A merge that keeps both sides of a change leaves what was changed there, too.
+
+    Heads of tables and titles, which an index repeats, are left out.
+    """
     doubled = []
     for name in listed("*.md"):
-        words = (ROOT / name).read_text().split()
+        text = re.sub(r"^(?:#+ |\|).*$", "", (ROOT / name).read_text(), flags=re.MULTILINE)
+        words = text.split()
         seen = set()
         for at in range(len(words) - 11):
             run = tuple(words[at : at + 12])
