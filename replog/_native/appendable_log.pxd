@@ -26,6 +26,7 @@ cdef class AppendableLog(ReadableLog):
     cdef int64_t producers_checked_ms  # when producers that are idle were last looked for
     cdef bint epochs_owed              # the file may say more than `epochs`, or less
     cdef bint names_unsynced           # a segment was created or renamed since the last fsync_dir
+    cdef bint tail_unsynced            # a process that died may have cut it, and synced no cut
     cdef RetiredFiles retired
     cdef SnapshotFiles snapshots
 

@@ -82,6 +82,20 @@ cdef class Log(FollowerLog):
             self.names_unsynced = self.names_unsynced or names
         return True
 
+    cdef int write(self, int64_t now) except -1:
+        if self.tail_unsynced:
+            self.sync_tail()
+        return FollowerLog.write(self, now)
+
+    cdef int sync_tail(self) except -1:
+        """Before anything follows the tail of a process that died: it may have been cutting it, and
+        what it had cut must not come back beside, or behind, other records.
+        """
+        (<LogSegment> self.segments[len(self.segments) - 1]).flush_records()
+        mapped_file.fsync_dir(self.path)
+        self.tail_unsynced = self.names_unsynced = False
+        return 0
+
     cdef int sync_file(self, LogSegment segment, MappedFile file, int64_t truncations) except -1:
         """Sync one file of a segment, unless retention or a cut took it away meanwhile."""
         try:
@@ -158,6 +172,8 @@ cdef class Log(FollowerLog):
         cdef int64_t now = self.now(None), kept_end, synced = self.recovered_to
         cdef int64_t start_offset = self.log_start_offset
         cdef bint inside = segment.find(offset, &header)
+        if self.tail_unsynced:
+            self.sync_tail()
         if not inside:
             kept_end = min(offset, segment.next_offset())
         else:  # a compacted log may have a gap before it: the end is known once this is gone

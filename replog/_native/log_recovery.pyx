@@ -94,7 +94,7 @@ def load(Log log not None, *, bint clean, bint keeps_whole=False, bint holes=Fal
     log.recovered_to = log.log_end_offset if clean else min(recovery_point, log.log_end_offset)
     log.durable_end = log.recovered_to
     # A process that died may have synced no name of its last segments: the next flush does.
-    log.names_unsynced = not clean
+    log.names_unsynced = log.tail_unsynced = not clean
     log.find_written_epoch()
     if not holes and not report.holes:
         close_up(log)

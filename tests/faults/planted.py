@@ -140,8 +140,8 @@ BUGS = (
     Bug(
         "names-after-a-kill",
         "replog/_native/log_recovery.pyx",
-        "    log.names_unsynced = not clean\n",
-        "",
+        "    log.names_unsynced = log.tail_unsynced = not clean\n",
+        "    log.tail_unsynced = not clean\n",
     ),
     Bug(
         "uncertain-checkpoint-forgotten",
@@ -172,10 +172,10 @@ BUGS = (
         "        log.log_end_offset = end_offset\n",
     ),
     Bug(
-        "torn-tail-is-cut-without-a-sync",
-        "replog/_native/segment_recovery.pyx",
-        "        segment.flush_records()\n",
-        "",
+        "cut-of-a-dead-process-is-not-synced",
+        "replog/_native/log_recovery.pyx",
+        "    log.names_unsynced = log.tail_unsynced = not clean\n",
+        "    log.names_unsynced = not clean\n",
     ),
     Bug(
         "reader-skips-a-batch-behind-a-hole",

@@ -158,7 +158,7 @@ def append_as_follower(partition: Partition, world: World, numbers: tuple[int, .
         epoch += (numbers[1] + part) % 5 == 0 and part < 2
         base_offset += world.compacted and (numbers[3] + part) % 4 == 0
         # More than a segment's offsets: the next one begins behind the gap.
-        base_offset += WIDE_GAP if world.compacted and numbers[2] % 11 == 0 and not part else 0
+        base_offset += WIDE_GAP if world.compacted and numbers[2] % 4 == 0 and not part else 0
         made = stamped(encoded_of(world, numbers[2] + part, 1 + part % 3), base_offset, epoch)
         base_offset = made[-1].last_offset + 1
         batches += made
