@@ -487,6 +487,9 @@ cdef class Log(FollowerLog):
         """Write and sync all that is in memory: the log is whole behind this."""
         cdef LogSegment segment, active = self.segments.last()
         self.take_snapshot()
+        if self.epochs_owed:
+            # Behind a clean close the file is believed: an entry too many says what is no more.
+            self.write_epochs_or(self.epochs.copy())
         self.names_unsynced = True
         active.seal()
         self.flush()
