@@ -1,4 +1,3 @@
-
 from replog._native.log_slice import LogSlice
 from replog._native.producer_state import ProducerEntry
 from replog._native.segment_list import SegmentList

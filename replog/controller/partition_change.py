@@ -85,9 +85,7 @@ class PartitionChange:
         isr = [
             replica
             for replica in self._before.isr
-            if replica in self.replicas
-            and replica not in self.damaged
-            and replica not in self.lost
+            if replica in self.replicas and replica not in self.damaged and replica not in self.lost
         ]
         self.isr = tuple(isr) or self.isr
 

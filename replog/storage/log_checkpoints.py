@@ -11,7 +11,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Protocol
 
-from replog._native.mapped_file import FileLock
+from replog._native.mapped_file import FileLock, fsync_dir
 from replog.errors import NoSpaceError
 from replog.storage.checkpoint_files import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -97,6 +97,8 @@ class BareCheckpoints:
         """Read what the last stop left, and mark the directory as in use (not clean)."""
         clean = fresh or read_clean_shutdown(self._directory) is not None
         self._mark = OpenMarkKeeper(self._directory, clean=clean)
+        if not clean:
+            fsync_dir(self._directory)  # a process that died may have synced no name
         last_stop = self._mark.last_stop(os.path.basename(self._directory))
         self._mark.opening()
         # Gone before the log loads: a crash while loading is an unclean stop, too.

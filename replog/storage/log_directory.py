@@ -17,6 +17,7 @@ and the directory is not marked clean.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from typing import TYPE_CHECKING, Self
@@ -225,7 +226,7 @@ class LogDirectory:
         self._check_open()
         return self
 
-    def __exit__(self, exception_type: object, *exception: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -233,14 +234,15 @@ class LogDirectory:
 
     def __iter__(self) -> Iterator[TopicPartition]:
         """The partitions that are open, sorted."""
-        with self._changes:
-            return iter(sorted(self._logs))
+        return iter(sorted(self._logs.copy()))
 
     def __len__(self) -> int:
         return len(self._logs)
 
     def __contains__(self, topic_partition: object) -> bool:
-        return isinstance(topic_partition, tuple) and topic_partition in self._logs
+        with contextlib.suppress(TypeError):  # what cannot be hashed is no partition's name
+            return topic_partition in self._logs
+        return False
 
     def __getitem__(self, topic_partition: TopicPartition | tuple[str, int]) -> Log:
         """The partition's log. Raises the error of a refused one, UsageError for an unknown one."""
@@ -262,8 +264,7 @@ class LogDirectory:
             if topic_partition in self._logs:
                 return self._logs[topic_partition]
         raise UsageError(
-            f"expected a partition of {self.path}, found none called {topic_partition}; create it "
-            f"first",
+            f"expected a partition of {self.path}, found no {topic_partition}; create it first",
             topic_partition=str(topic_partition),
         )
 
@@ -275,8 +276,7 @@ class LogDirectory:
     @property
     def failed(self) -> bool:
         """Whether an I/O error has made a log of the directory unfit: it should go offline."""
-        with self._changes:
-            return any(log.failed for log in self._logs.values())
+        return any(log.failed for log in list(self._logs.values()))
 
     def create_partition(
         self,
@@ -327,8 +327,8 @@ class LogDirectory:
                 fsync_dir(self.path)
             if config is not None:
                 self._configs[topic] = config
-            watermark = 0 if self._replicated else None
-            offsets = CheckpointedOffsets(last_stop=LastStop.CLEAN, high_watermark=watermark)
+            committed = 0 if self._replicated else None
+            offsets = CheckpointedOffsets(last_stop=LastStop.CLEAN, high_watermark=committed)
             new_id = None if durable else new_topic_id
             log = self._make_log(topic_partition, offsets, new_topic_id=new_id)
             self._unfinished.end(topic_partition)
