@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Self
 from replog._native.arguments import integer
 from replog._native.mapped_file import FileLock, fsync_dir, make_dir
 from replog.config import LogConfig
-from replog.errors import LogClosedError, LogFailedError, NoSpaceError, StorageError, UsageError
+from replog.errors import LogClosedError, StorageError, UsageError
 from replog.storage import directory_access
 from replog.storage.clean_shutdown import (
     read_clean_shutdown,
@@ -40,7 +40,7 @@ from replog.storage.log_checkpoints import LOCK_FILE, CheckpointedOffsets
 from replog.storage.log_closing import close_all
 from replog.storage.meta_properties import settle_ids
 from replog.storage.open_mark import LastStop, OpenMarkKeeper
-from replog.storage.parallel_opening import each_in_threads
+from replog.storage.parallel_opening import open_in_threads
 from replog.storage.partition_log import PartitionLog, wall_clock_ms
 from replog.storage.partition_metadata import PARTITION_METADATA_FILE, write_topic_id
 from replog.storage.retired_partitions import RetiredPartitions, not_there
@@ -170,12 +170,7 @@ class LogDirectory:
         recovery_threads: int,
         on_progress: Callable[[int, int], None] | None,
     ) -> None:
-        opened = each_in_threads(found, self._open_partition, recovery_threads, on_progress)
-        for key, error in opened:
-            if isinstance(error, (LogFailedError, NoSpaceError)):
-                raise error  # it is the disk, not the partition
-            if error is not None:
-                self.refused[key] = error
+        self.refused |= open_in_threads(found, self._open_partition, recovery_threads, on_progress)
 
     def _open_partition(self, topic_partition: TopicPartition) -> PartitionLog:
         offsets = CheckpointedOffsets(
