@@ -19,7 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from replog import Log, LogConfig
+from replog import LogConfig
+from replog.storage.partition_log import PartitionLog
 from spark_integration.reader import ReplogReader
 from spark_integration.source import ReplogDataSource
 
@@ -86,7 +87,7 @@ def offsets(reader: Any) -> dict[str, list[int]]:
 def written(directory: Path, records: int = 400, *, start: int = 0) -> Path:
     """A partition directory of many small segments; record n has value b"record n" and time(n)."""
     config = LogConfig(segment_bytes=4000, index_interval_bytes=300)
-    with Log.open(directory, config) as log:
+    with PartitionLog.open(directory, config) as log:
         for first in range(start, start + records, 10):
             several = range(first, min(first + 10, start + records))
             log.append(
@@ -97,7 +98,9 @@ def written(directory: Path, records: int = 400, *, start: int = 0) -> Path:
 
 def retain_from(directory: Path, offset: int) -> None:
     """Delete the records before `offset`, as retention does."""
-    with Log.open(directory, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as log:
+    with PartitionLog.open(
+        directory, LogConfig(segment_bytes=4000, index_interval_bytes=300)
+    ) as log:
         log.truncate_prefix_to(offset)
 
 

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
 
 import spark_integration
-from replog import Log, LogConfig
+from replog import LogConfig
 from replog.cli.main import run
 from replog.errors import (
     CorruptBatchError,
@@ -25,6 +25,7 @@ from replog.errors import (
     StorageError,
     UsageError,
 )
+from replog.storage.partition_log import PartitionLog
 from spark_integration import inputs
 from tests.spark.in_process import (
     GOLDEN,
@@ -47,7 +48,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def append(log: Path, records: int, epoch: int | None = None) -> None:
-    with Log.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
         first = opened.log_end_offset
         values = [b"record %d" % n for n in range(first, first + records)]
         stamps = [time_of(n) for n in range(first, first + records)]
@@ -79,7 +80,7 @@ def test_a_log_truncated_and_written_anew_since_the_plan_is_an_error(
     """The same offsets and sizes, other bytes, in the next epoch: only stamps can tell."""
     reader = reader_of(log, "offset", "value", maxPartitionBytes="5000")
     planned = reader.partitions()
-    with Log.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
         opened.truncate_to(cut_at)
         while opened.log_end_offset < 400:
             opened.append([b"another"] * 10, leader_epoch=1)
@@ -90,7 +91,7 @@ def test_a_log_truncated_and_written_anew_since_the_plan_is_an_error(
 def test_a_range_before_a_truncation_still_gives_its_rows(log: Path) -> None:
     reader = reader_of(log, "offset", endingOffsets=json.dumps({"orders": {"0": 100}}))
     planned = reader.partitions()
-    with Log.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
         opened.truncate_to(200)
     assert read_plan(reader, planned) == list(range(100))
 
@@ -98,7 +99,7 @@ def test_a_range_before_a_truncation_still_gives_its_rows(log: Path) -> None:
 def test_truncation_between_two_batches_of_a_task_is_an_error(tmp_path: Path) -> None:
     """Method: the first batch is taken, then the log is cut below the plan's end and rewritten."""
     path = tmp_path / "large-0"
-    with Log.open(path) as opened:
+    with PartitionLog.open(path) as opened:
         for _ in range(40):
             opened.append([bytes(100_000)] * 2)
         reader = reader_of(path, "offset", "value")
@@ -205,7 +206,7 @@ def test_a_snapshot_of_records_that_are_gone_is_an_error(log: Path) -> None:
 
 def test_a_snapshot_of_a_log_written_anew_is_an_error(log: Path) -> None:
     token = spark_integration.snapshot(str(log))
-    with Log.open(log, LogConfig(segment_bytes=4000)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000)) as opened:
         opened.truncate_to(390)
     with pytest.raises(LogTruncatedError, match="high watermark at 390"):
         reader_of(log, snapshot=token).partitions()

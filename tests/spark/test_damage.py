@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
 
-from replog import Codec, Log
+from replog import Codec
 from replog._native.crc32c import checksum
 from replog.errors import CorruptBatchError, DecompressionError
+from replog.storage.partition_log import PartitionLog
 from spark_integration.source import ReplogDataSource
 from tests.spark.in_process import offsets, read, reader_of, rows, written
 
@@ -135,7 +136,7 @@ def test_the_report_column_is_there_in_permissive_mode_only() -> None:
 def test_a_payload_that_cannot_be_decompressed_is_damage_too(tmp_path: Path) -> None:
     """Its checksum is right: a producer compressed it wrongly."""
     path = tmp_path / "packed-0"
-    with Log.open(path) as log:
+    with PartitionLog.open(path) as log:
         for _ in range(3):
             log.append([b"compressible " * 20] * 10, codec=Codec.ZSTD)
     (segment,) = path.glob("*.log")

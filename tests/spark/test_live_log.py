@@ -28,11 +28,12 @@ from tests.spark.in_process import read_partition, reader_of
 
 WRITER = """
 import json, sys
-from replog import Log, LogConfig
+from replog import LogConfig
+from replog.storage.partition_log import PartitionLog
 
 path, rounds = sys.argv[1], int(sys.argv[2])
 cuts = {}
-with Log.open(path, LogConfig(segment_bytes=20000, index_interval_bytes=500)) as log:
+with PartitionLog.open(path, LogConfig(segment_bytes=20000, index_interval_bytes=500)) as log:
     print("open", flush=True)
     generation = 0
     for turn in range(rounds):

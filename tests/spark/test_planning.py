@@ -8,7 +8,8 @@ import pytest
 
 pytest.importorskip("pyspark.sql.datasource", reason="needs the extra `spark`")
 
-from replog import Log, LogConfig
+from replog import LogConfig
+from replog.storage.partition_log import PartitionLog
 from spark_integration.options import MIB
 from spark_integration.reading import BATCH_BYTES_MAX
 from tests.spark.in_process import read, read_partition, reader_of, written
@@ -30,7 +31,7 @@ def test_many_small_files_are_few_tasks_and_batches(tmp_path: Path) -> None:
 
 def test_a_large_segment_is_cut_at_its_batches(tmp_path: Path) -> None:
     path = tmp_path / "large-0"
-    with Log.open(path) as log:
+    with PartitionLog.open(path) as log:
         for _ in range(160):
             log.append([bytes(25_000)] * 10)
     reader = reader_of(path, "offset", maxPartitionBytes="8m")
@@ -47,7 +48,7 @@ def test_a_large_segment_is_cut_at_its_batches(tmp_path: Path) -> None:
 def test_batches_are_neither_small_nor_larger_than_8_mib(tmp_path: Path, record_bytes: int) -> None:
     path = tmp_path / "sized-0"
     records = max(40 * MIB // (record_bytes + 60), 4)
-    with Log.open(path, LogConfig(max_message_bytes=32 * MIB)) as log:
+    with PartitionLog.open(path, LogConfig(max_message_bytes=32 * MIB)) as log:
         for first in range(0, records, 1000):
             log.append([bytes(record_bytes)] * min(1000, records - first))
     reader = reader_of(path)
@@ -62,7 +63,7 @@ def test_batches_are_neither_small_nor_larger_than_8_mib(tmp_path: Path, record_
 
 def test_a_few_large_records_among_small_ones_do_not_swell_a_batch(tmp_path: Path) -> None:
     path = tmp_path / "mixed-0"
-    with Log.open(path, LogConfig(max_message_bytes=64 * MIB)) as log:
+    with PartitionLog.open(path, LogConfig(max_message_bytes=64 * MIB)) as log:
         log.append([b"small"] * 500 + [bytes(5 * MIB)] * 3 + [b"small"] * 500)
     reader = reader_of(path)
     batches = [one for part in reader.partitions() for one in read_partition(reader, part)]

@@ -23,7 +23,8 @@ import pytest
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="needs PySpark 4.2")
 
-from replog import Log, LogConfig
+from replog import LogConfig
+from replog.storage.partition_log import PartitionLog
 from spark_integration.session import missing
 from tests.spark.in_process import written
 
@@ -81,7 +82,9 @@ def delivered(output: Path) -> list[tuple[int, int, bytes]]:
 
 
 def append(directory: Path, records: int) -> None:
-    with Log.open(directory, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as log:
+    with PartitionLog.open(
+        directory, LogConfig(segment_bytes=4000, index_interval_bytes=300)
+    ) as log:
         for _ in range(records // 10):
             first = log.log_end_offset
             log.append([b"record %d" % n for n in range(first, first + 10)])

@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="needs PySpark 4.2")
 
-from replog import Log
+from replog.storage.partition_log import PartitionLog
 from tests.spark.in_process import written
 
 if TYPE_CHECKING:
@@ -54,11 +54,11 @@ def test_available_now_reads_in_limited_batches_and_goes_on_after_a_restart(
     progress = run_now(spark, log, tmp_path, maxOffsetsPerTrigger="40")
     assert [one["numInputRows"] for one in progress if one["numInputRows"]] == [40, 40, 20]
     assert progress[0]["sources"][0]["endOffset"] == {"orders": {"0": [40, 0]}}
-    with Log.open(log) as opened:
+    with PartitionLog.open(log) as opened:
         opened.append([b"more"] * 50)
     written(log.parent / "orders-1", 30)
     run_now(spark, log, tmp_path, maxBytesPerTrigger="100m")
-    with Log.open(log) as opened:
+    with PartitionLog.open(log) as opened:
         opened.append([b"and more"] * 5)
     run_now(spark, log, tmp_path, minOffsetsPerTrigger="100")
     assert offsets(spark, tmp_path) == sorted(
@@ -81,7 +81,7 @@ def test_a_running_query_follows_a_log_that_is_written(spark: SparkSession, log:
         query.processAllAvailable()
         assert spark.table(name).count() == 0
         for turn in range(3):
-            with Log.open(log) as opened:
+            with PartitionLog.open(log) as opened:
                 opened.append([b"turn %d" % turn] * 20)
             query.processAllAvailable()
             assert spark.table(name).count() == 20 * (turn + 1)

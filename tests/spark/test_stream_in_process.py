@@ -20,8 +20,9 @@ from pyspark.sql.streaming.datasource import (
     ReadMinRows,
 )
 
-from replog import Log, LogConfig
+from replog import LogConfig
 from replog.errors import LogTruncatedError, OffsetOutOfRangeError
+from replog.storage.partition_log import PartitionLog
 from spark_integration.stream import ReplogStreamReader
 from tests.spark.in_process import (
     GOLDEN,
@@ -76,7 +77,7 @@ class Query:
 
 
 def append(log: Path, records: int, epoch: int | None = None) -> None:
-    with Log.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000, index_interval_bytes=300)) as opened:
         for _ in range(0, records, 10):
             opened.append([b"more"] * 10, leader_epoch=epoch)
 
@@ -165,7 +166,7 @@ def test_retention_that_overtakes_the_reader_is_data_loss(log: Path) -> None:
 def test_a_log_cut_below_what_was_read_is_data_loss(log: Path) -> None:
     strict = Query(log, startingOffsets="latest")
     lenient = Query(log, startingOffsets="latest", failOnDataLoss="false")
-    with Log.open(log, LogConfig(segment_bytes=4000)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000)) as opened:
         opened.truncate_to(80)
     with pytest.raises(OffsetOutOfRangeError, match=r"read already.*its end at 80"):
         strict.batch()
@@ -177,7 +178,7 @@ def test_a_log_cut_below_what_was_read_is_data_loss(log: Path) -> None:
 def test_a_log_written_anew_below_what_was_read_is_an_error(log: Path) -> None:
     strict = Query(log, startingOffsets="latest")
     lenient = Query(log, startingOffsets="latest", failOnDataLoss="false")
-    with Log.open(log, LogConfig(segment_bytes=4000)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000)) as opened:
         opened.truncate_to(80)
     append(log, 60, epoch=3)
     with pytest.raises(OffsetOutOfRangeError, match=r"leader epoch 0 below offset 100.*found 3"):
@@ -188,7 +189,7 @@ def test_a_log_written_anew_below_what_was_read_is_an_error(log: Path) -> None:
 def test_a_batch_whose_end_was_written_anew_is_not_run_again(log: Path) -> None:
     query = Query(log, startingOffsets="earliest")
     query.batch()
-    with Log.open(log, LogConfig(segment_bytes=4000)) as opened:
+    with PartitionLog.open(log, LogConfig(segment_bytes=4000)) as opened:
         opened.truncate_to(80)
     append(log, 60, epoch=3)
     query.restart()
@@ -267,7 +268,7 @@ def test_a_trigger_takes_about_as_many_bytes_as_allowed(log: Path) -> None:
 
 def test_one_batch_is_taken_even_if_it_is_larger_than_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "large-0"
-    with Log.open(path) as opened:
+    with PartitionLog.open(path) as opened:
         for _ in range(3):
             opened.append([bytes(5000)] * 4)
     query = Query(path, startingOffsets="earliest", maxBytesPerTrigger="100")

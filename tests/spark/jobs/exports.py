@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-import replog
+from replog.storage.partition_log import PartitionLog
 
 # Every step at which a job can be killed in `make test-spark-long`, every third in `make test`.
 STEP = 1 if int(os.environ.get("REPLOG_SPARK_KILLS", "0")) > 2 else 3
@@ -21,7 +21,7 @@ FIRST_DAY_MS = 1_700_000_000_000
 
 def append(path: Path, count: int, *, first: int = 0, timestamp: int = FIRST_DAY_MS) -> None:
     """Records numbered from `first`, a batch of ten at a time, each with key, value and headers."""
-    with replog.Log.open(path) as log:
+    with PartitionLog.open(path) as log:
         for begin in range(first, first + count, 10):
             numbers = range(begin, min(begin + 10, first + count))
             log.append(

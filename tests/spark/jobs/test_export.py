@@ -20,6 +20,7 @@ from replog.errors import (
     UsageError,
 )
 from replog.reader import PartitionReader
+from replog.storage.partition_log import PartitionLog
 from replog.types import Isolation
 from spark_integration.jobs import dated_files, durable_files, export_state
 from spark_integration.jobs.engine import LocalEngine
@@ -104,7 +105,7 @@ def test_rows_are_filed_by_their_utc_date_and_cut_at_the_size_asked_for(tmp_path
 def test_a_time_without_a_date_keeps_its_milliseconds(tmp_path: Path) -> None:
     stamps = [0, 2**62, -1, 253402300800000]
     config = replog.LogConfig(message_timestamp_after_max_ms=2**63 - 1)
-    with replog.Log.open(tmp_path / "t-0", config) as log:
+    with PartitionLog.open(tmp_path / "t-0", config) as log:
         log.append([b"x"] * 4, timestamps=stamps)
     run(tmp_path / "t-0", tmp_path / "out")
     found = rows(tmp_path / "out")
@@ -116,7 +117,7 @@ def test_a_time_without_a_date_keeps_its_milliseconds(tmp_path: Path) -> None:
 def test_many_dates_in_one_range_keep_few_files_open(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(dated_files, "OPEN_FILES_MAX", 3)
     monkeypatch.setattr(dated_files, "HELD_BYTES_MAX", 2000)
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         days = [FIRST_DAY_MS + number % 7 * 86_400_000 for number in range(70)]
         log.append([b"x" * 100] * 35, timestamps=days[:35])
         log.append([b"x" * 100] * 35, timestamps=days[35:])
@@ -217,7 +218,7 @@ def test_what_retention_took_first_is_an_error_unless_allowed(tmp_path: Path) ->
     append(tmp_path / "t-0", 50)
     run(tmp_path / "t-0", tmp_path / "out")
     append(tmp_path / "t-0", 50, first=50)
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         log.truncate_prefix_to(80)
     with pytest.raises(LogTruncatedError, match=r"\[50, 100\) of t-0"):
         run(tmp_path / "t-0", tmp_path / "out")
@@ -231,7 +232,7 @@ def test_another_log_of_the_same_name_is_refused(tmp_path: Path, records: int) -
     append(tmp_path / "t-0", 60)
     run(tmp_path / "t-0", tmp_path / "out")
     shutil.rmtree(tmp_path / "t-0")
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         log.append([b"other"] * records, leader_epoch=7)
     with pytest.raises((UsageError, LogTruncatedError), match="t-0"):
         run(tmp_path / "t-0", tmp_path / "out")
@@ -300,7 +301,7 @@ def test_several_replicas_count_once_and_the_furthest_is_read(tmp_path: Path) ->
 
 
 def test_a_log_that_is_written_meanwhile_is_exported_once_each_record(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "t-0", replog.LogConfig(segment_bytes=20_000)) as log:
+    with PartitionLog.open(tmp_path / "t-0", replog.LogConfig(segment_bytes=20_000)) as log:
 
         def write() -> None:
             for _ in range(50):

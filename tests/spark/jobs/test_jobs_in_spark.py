@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import replog
 from replog.cli.main import run
 from replog.errors import CorruptBatchError, UsageError
 from replog.reader import PartitionReader, open_partitions
+from replog.storage.partition_log import PartitionLog
 from spark_integration.jobs.compact_view import compact_view, write_view
 from spark_integration.jobs.engine import LocalEngine, SparkEngine
 from spark_integration.jobs.export import export
@@ -63,7 +63,7 @@ def test_an_error_on_an_executor_is_the_tasks_own(spark: SparkSession, tmp_path:
     content = bytearray(segment.read_bytes())
     content[len(content) // 2] ^= 1
     segment.write_bytes(content)
-    with replog.Log.open(tmp_path / "u-0") as log:
+    with PartitionLog.open(tmp_path / "u-0") as log:
         log.append([b"good"])
     with pytest.raises(CorruptBatchError, match=segment.name) as raised:
         export([tmp_path / "t-0", tmp_path / "u-0"], tmp_path / "out", SparkEngine(spark))

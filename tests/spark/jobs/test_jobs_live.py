@@ -37,12 +37,13 @@ ALLOWED = ("LogTruncatedError", "OffsetOutOfRangeError")
 # Cuts and trims come by turns, seldom enough for a job to be done between two of them.
 WRITER = """
 import json, select, sys, time
-from replog import Log, LogConfig
+from replog import LogConfig
+from replog.storage.partition_log import PartitionLog
 
 path = sys.argv[1]
 cuts = {}
 generation, events, due = 0, 0, time.monotonic() + 2
-with Log.open(path, LogConfig(segment_bytes=60000, index_interval_bytes=500)) as log:
+with PartitionLog.open(path, LogConfig(segment_bytes=60000, index_interval_bytes=500)) as log:
     turn = 0
     while not select.select([sys.stdin], [], [], 0.001)[0]:
         offsets = range(log.log_end_offset, log.log_end_offset + 17)

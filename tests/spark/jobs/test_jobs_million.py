@@ -38,7 +38,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = replog.LogConfig(segment_bytes=8 << 20)
     with replog.LogDirectory.open(path, config) as directory:
         for partition in range(PARTITIONS):
-            log = directory.create_partition("numbers", partition)
+            log = directory.create_log("numbers", partition)
             for first in range(0, ROWS // PARTITIONS, PIECE):
                 numbers = np.arange(first, first + PIECE, dtype=">i8")
                 batches = record_encoder.encode(

@@ -21,6 +21,7 @@ from replog.errors import (
 )
 from replog.reader import PartitionReader, open_partitions
 from replog.restore import PartitionWriter, target
+from replog.storage.partition_log import PartitionLog
 from replog.types import Isolation, TopicPartition
 from spark_integration.jobs.engine import LocalEngine
 from spark_integration.jobs.export import export
@@ -99,7 +100,7 @@ def test_segments_come_back_byte_for_byte(case: str, tmp_path: Path) -> None:
 def log_directory(path: Path, names: tuple[str, ...] = ("t-0", "t-1", "u-0")) -> Path:
     with replog.LogDirectory.open(path) as directory:
         for number, name in enumerate(names):
-            log = directory.create_partition(*TopicPartition.parse(name))
+            log = directory.create_log(*TopicPartition.parse(name))
             for _ in range(3):
                 log.append([b"%d" % number] * 20, leader_epoch=number)
             log.truncate_prefix_to(7)
@@ -259,7 +260,7 @@ def test_an_export_that_lacks_a_file_or_rows_is_refused_and_leaves_no_partition(
 
 
 def test_several_runs_and_interleaved_dates_become_one_log(tmp_path: Path) -> None:
-    with replog.Log.open(tmp_path / "t-0") as log:
+    with PartitionLog.open(tmp_path / "t-0") as log:
         for begin in (0, 30):
             log.append(
                 [b"%d" % number for number in range(begin, begin + 30)],
@@ -274,7 +275,7 @@ def test_several_runs_and_interleaved_dates_become_one_log(tmp_path: Path) -> No
 
 def test_records_larger_than_a_batch_come_back(tmp_path: Path) -> None:
     config = replog.LogConfig(max_message_bytes=10_000_000)
-    with replog.Log.open(tmp_path / "t-0", config) as log:
+    with PartitionLog.open(tmp_path / "t-0", config) as log:
         log.append(
             [b"v" * 3_000_000, b"small", None],
             keys=[None, b"k" * 700_000, None],

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import replog
 from replog.cli.main import run
 from replog.errors import UsageError
 from replog.reader import PartitionReader
+from replog.storage.partition_log import PartitionLog
 from spark_integration.jobs.engine import LocalEngine
 from spark_integration.jobs.verify import Difference, verify
 from tests.spark.jobs.exports import append
@@ -81,7 +81,7 @@ def test_damage_in_one_replica_is_a_difference_with_its_place(tmp_path: Path) ->
 def test_records_of_another_leader_are_found_at_the_first_of_them(tmp_path: Path) -> None:
     one, other = pair(tmp_path)
     for path, value in ((one, b"one"), (other, b"two")):
-        with replog.Log.open(path) as log:
+        with PartitionLog.open(path) as log:
             log.append([value], timestamps=[5], leader_epoch=9)
             log.high_watermark = log.log_end_offset
     (found,) = differences(one, other)
@@ -90,9 +90,9 @@ def test_records_of_another_leader_are_found_at_the_first_of_them(tmp_path: Path
 
 def test_what_is_not_committed_on_both_is_not_compared(tmp_path: Path) -> None:
     one, other = pair(tmp_path)
-    with replog.Log.open(one) as log:
+    with PartitionLog.open(one) as log:
         log.append([b"more"])
-    with replog.Log.open(other) as log:
+    with PartitionLog.open(other) as log:
         log.truncate_prefix_to(100)
     report = verify([one, other], LocalEngine(1))
     (compared,) = report.comparisons
@@ -102,7 +102,7 @@ def test_what_is_not_committed_on_both_is_not_compared(tmp_path: Path) -> None:
 
 def test_replicas_are_compared_while_they_are_written(tmp_path: Path) -> None:
     one, other = tmp_path / "a" / "t-0", tmp_path / "b" / "t-0"
-    with replog.Log.open(one) as leader, replog.Log.open(other) as follower:
+    with PartitionLog.open(one) as leader, PartitionLog.open(other) as follower:
 
         def write() -> None:
             for _ in range(300):
