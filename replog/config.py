@@ -86,6 +86,9 @@ class LogConfig:
     also syncs on the first append after flush_ms (1 s unless set); `commit` syncs before an append
     returns.
 
+    cleanup_policy: `compact` allows the holes that Kafka's cleaner leaves, and keeps what `delete`
+    would drop. replog compacts nothing itself: such a log grows.
+
     unclean_recovery: what opening does after an unclean stop with damage that has whole batches
     behind it, and that replog's own writes cannot have left: `refuse` leaves all as it is and says
     so, `cut` ends the log there, as Kafka does.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import itertools
 import random
 import weakref
 from typing import TYPE_CHECKING
 
-from replog.errors import ReplicationError, UnknownTopicOrPartitionError
+from replog.errors import ReplicationError, UnknownTopicOrPartitionError, UsageError
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from replog.registrations import PartitionRegistration
@@ -27,6 +27,23 @@ def closed_meanwhile() -> ReplicationError:
         "expected the cluster to stay open until the call had ended, found it closed; what was "
         "asked of it may have been done or not"
     )
+
+
+def check_loop(loop: asyncio.AbstractEventLoop) -> None:
+    """Refuse a call from code that another loop runs: what it would wait for is never told there.
+
+    Code that no loop runs may ask. Raises UsageError.
+    """
+    try:
+        running = asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if running is not loop:
+        raise UsageError(
+            "expected a call from the event loop that entered the cluster, found one from another "
+            "loop; use asyncio.run_coroutine_threadsafe, or enter the cluster by plain `with`, "
+            "whose methods any thread may call"
+        )
 
 
 class MemoryConnection:
@@ -107,5 +124,6 @@ class MemoryConnection:
         return random.getrandbits(62)
 
     def _check_open(self) -> None:
+        check_loop(self.loop)
         if self._closed:
             raise closed_meanwhile()

@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 from replog._native.arguments import integer
 from replog.client.consumer import Consumer
 from replog.config import ControllerOptions, LogConfig, QuorumOptions, ReplicationOptions
-from replog.errors import NoLeaderError, ReplicationError, UsageError, shown
+from replog.errors import NoLeaderError, ReplicationError, UsageError
 from replog.messages import CreateTopicRequest, DeleteTopicRequest
 from replog.registrations import TopicConfig
 from replog.runtime.clock import SystemClock, check_clock
+from replog.runtime.cluster_arguments import check_reachable, options_of
+from replog.runtime.cluster_connection import check_loop
 from replog.runtime.cluster_nodes import (
     check_directory,
     check_layout,
@@ -92,8 +94,8 @@ class LocalCluster:
         directory: where the logs are; new, empty or of an earlier run of a cluster like this. None:
         a temporary one, gone at the end. replication, controller, quorum: options of the brokers'
         replicas and sessions, and of the controllers' elections. Raises UsageError for no brokers,
-        an even number of controllers, racks of others than the brokers, a clock whose readings are
-        no ints; entering raises it for a directory of something else.
+        an even number of controllers, racks of others than the brokers, options of another kind, a
+        clock whose readings are no ints; entering raises it for a directory of something else.
         """
         layout = check_layout(brokers, controllers, combined=combined)
         self.controller_ids = layout.controllers
@@ -103,9 +105,9 @@ class LocalCluster:
         self._options = ClusterOptions(
             layout=layout,
             racks=check_racks(racks, layout),
-            replication=replication or ReplicationOptions(),
-            controller=controller or ControllerOptions(),
-            quorum=quorum or QuorumOptions(),
+            replication=options_of("replication", replication, ReplicationOptions),
+            controller=options_of("controller", controller, ControllerOptions),
+            quorum=options_of("quorum", quorum, QuorumOptions),
             clock=SystemClock() if clock is None else check_clock(clock),
         )
         self._state: RunningCluster | None = None
@@ -161,9 +163,9 @@ class LocalCluster:
         Calls that still wait, consumers' among them, end with a ReplicationError.
         Raises ReplicationError if a broker broke an invariant meanwhile: that is a bug in replog.
         """
-        running, self._state = self._state, None
-        if running is None:
+        if self._state is None:
             return
+        running, self._state = self._running(), None
         try:
             await running.close(keep_files=not self._is_temporary)
         finally:
@@ -198,10 +200,9 @@ class LocalCluster:
         TopicExistsError, UsageError for what the cluster cannot do.
         """
         running = self._running()
-        if config is not None and not isinstance(config, LogConfig):
-            raise UsageError(f"expected config to be a replog.LogConfig, found {shown(config)}")
         if replication_factor is None:
             replication_factor = min(3, len(self.broker_ids)) if assignment is None else -1
+        check_reachable(min_insync_replicas, replication_factor, assignment)
         await running.ask_controller(
             CreateTopicRequest(
                 topic=topic,
@@ -211,7 +212,7 @@ class LocalCluster:
                 config=TopicConfig(
                     min_insync_replicas=min_insync_replicas,
                     unclean_leader_election_enable=unclean_leader_election,
-                    log=config or LogConfig(),
+                    log=options_of("config", config, LogConfig),
                 ),
             )
         )
@@ -475,6 +476,7 @@ class LocalCluster:
     def _running(self) -> RunningCluster:
         if self._state is None:
             raise UsageError("expected a running cluster, found it closed; enter it by `with`")
+        check_loop(self._state.connection.loop)
         return self._state
 
     def _prepare_directory(self) -> bool:
