@@ -77,8 +77,9 @@ class ClusterMembers:
         self._settings = settings
         self._racks = dict(racks)
         self._replication = replication
-        self._journals = {broker_id: Journal(broker_id) for broker_id in layout.brokers}
-        self._controller_journals = {node_id: Journal() for node_id in layout.controllers}
+        wall_ms = pump.clock.wall_ms
+        self._journals = {id_: Journal(id_, wall_ms=wall_ms) for id_ in layout.brokers}
+        self._controller_journals = {id_: Journal(wall_ms=wall_ms) for id_ in layout.controllers}
         self._cuts: set[frozenset[int]] = set()
         self.refusal: str | None = None
         """Why the latest broker to do so follows no controller."""

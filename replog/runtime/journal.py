@@ -17,18 +17,30 @@ ENTRIES_MAX = 10_000
 
 
 class JournalEntry(NamedTuple):
-    """An incident, where it was seen and when (`at_ms`, the broker's monotonic time)."""
+    """An incident, where it was seen and when.
+
+    at_ms: of a clock that never goes back, for order and durations. wall_ms: since 1970-01-01 UTC,
+    to lay beside other logs; None where the journal was given no calendar.
+    """
 
     broker_id: int | None
     at_ms: int
     incident: ReplicaIncident | ControllerIncident | QuorumIncident
+    wall_ms: int | None = None
 
 
 class Journal:
     """The latest incidents of one broker, or of the controller."""
 
-    def __init__(self, broker_id: int | None = None, entries_max: int = ENTRIES_MAX) -> None:
+    def __init__(
+        self,
+        broker_id: int | None = None,
+        entries_max: int = ENTRIES_MAX,
+        *,
+        wall_ms: Callable[[], int] | None = None,
+    ) -> None:
         self.broker_id = broker_id
+        self._wall_ms = wall_ms
         self.listener: Callable[[JournalEntry], None] | None = None
         """Called with each entry as it is made."""
         self._entries: collections.deque[JournalEntry] = collections.deque(maxlen=entries_max)
@@ -42,7 +54,8 @@ class Journal:
     def add(
         self, incident: ReplicaIncident | ControllerIncident | QuorumIncident, now_ms: int
     ) -> None:
-        entry = JournalEntry(self.broker_id, now_ms, incident)
+        wall_ms = None if self._wall_ms is None else self._wall_ms()
+        entry = JournalEntry(self.broker_id, now_ms, incident, wall_ms)
         self._entries.append(entry)
         if self.listener is not None:
             self.listener(entry)

@@ -457,7 +457,7 @@ class LocalCluster:
         return host.why_uncommitted(topic_partition, offset)
 
     def incidents(self, topic: str | None = None, partition: int = 0) -> list[JournalEntry]:
-        """What happened to a partition, or to all and in the controllers, by time."""
+        """What happened to a partition, or to all and in the controllers, by time (`wall_ms`)."""
         running = self._running()
         topic_partition = None if topic is None else TopicPartition(topic, partition)
         return running.members.entries(topic_partition)

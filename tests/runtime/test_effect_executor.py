@@ -359,7 +359,7 @@ def test_a_log_that_was_set_aside_can_be_used_again(world):
 
 def test_a_report_goes_into_the_journal_and_the_journal_is_bounded(world):
     world.run(fx.Report("incident"))
-    assert [tuple(entry) for entry in world.journal.incidents()] == [(1, 5, "incident")]
+    assert [tuple(entry) for entry in world.journal.incidents()] == [(1, 5, "incident", None)]
     small = Journal(None, entries_max=2)
     for number in range(5):
         small.add(number, number)
