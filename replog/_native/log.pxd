@@ -9,6 +9,7 @@ from replog._native.mapped_file cimport MappedFile
 cdef class Log(FollowerLog):
     cdef int64_t start_tried           # the last log start that was to be written, or was
     cdef int write(self, int64_t now) except -1
+    cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1
     cdef int sync_tail(self) except -1
     cdef int write_fewer_epochs(self) except -1
     cdef bint sync_once(self, bint records_only) except -1

@@ -87,6 +87,11 @@ cdef class Log(FollowerLog):
             self.sync_tail()
         return FollowerLog.write(self, now)
 
+    cdef int roll_locked(self, int64_t base_offset, int64_t now) except -1:
+        if self.tail_unsynced:  # it is the tail no more behind this
+            self.sync_tail()
+        return FollowerLog.roll_locked(self, base_offset, now)
+
     cdef int sync_tail(self) except -1:
         """Before anything follows the tail of a process that died: it may have been cutting it, and
         what it had cut must not come back beside, or behind, other records.
@@ -94,7 +99,6 @@ cdef class Log(FollowerLog):
         (<LogSegment> self.segments[len(self.segments) - 1]).flush_records()
         mapped_file.fsync_dir(self.path)
         self.tail_unsynced = self.names_unsynced = False
-        return 0
 
     cdef int sync_file(self, LogSegment segment, MappedFile file, int64_t truncations) except -1:
         """Sync one file of a segment, unless retention or a cut took it away meanwhile."""
@@ -396,7 +400,6 @@ cdef class Log(FollowerLog):
             if count:
                 self.segments = self.segments.behind(count)
                 self.names_unsynced = True
-        return 0
 
     cdef int drop_snapshots(self, int64_t above, object keep=()) except -1:
         """Remove producer snapshots behind `above` (-1: none of these), less those to keep.
@@ -407,7 +410,6 @@ cdef class Log(FollowerLog):
         if self.snapshots.remove(above=above, below=self.log_start_offset + 1, keep=keep):
             # One that speaks of what was cut must not come back beside other records.
             self.names_unsynced = True
-        return 0
 
     cdef int replay_producers(self, int64_t end_offset, int64_t now) except -1:
         cdef int64_t offset
@@ -435,7 +437,6 @@ cdef class Log(FollowerLog):
         # As a whole: a reader asks at any time up to where transactions have ended.
         self.producers = producers
         self.bytes_since_snapshot = 0
-        return 0
 
     cdef int rebuild_aborts(self, LogSegment segment) except -1:
         """Make the segment's transaction index anew; the caller holds the writer's lock."""
@@ -496,4 +497,3 @@ cdef class Log(FollowerLog):
         self.retired.unlink_all()
         for segment in self.segments:
             segment.close()
-        return 0
