@@ -9,6 +9,7 @@ it.
 
 from __future__ import annotations
 
+import errno
 import reprlib
 from typing import Any, ClassVar
 
@@ -65,10 +66,11 @@ class MissingLogError(StorageError):
     """A log that held records is not there. None is made in its place while nobody else leads."""
 
 
-class NoSpaceError(StorageError):
+class NoSpaceError(StorageError, OSError):
     """The file system is full. What was half written is rolled back; appends may be tried again."""
 
     retriable = True
+    errno: int | None = errno.ENOSPC
 
 
 class OutOfDescriptorsError(StorageError):
@@ -227,7 +229,7 @@ class IneligibleReplicaError(ReplicationError):
     """A replica that may not join the in-sync set."""
 
 
-class RequestTimedOutError(ReplicationError):
+class RequestTimedOutError(ReplicationError, TimeoutError):
     """The answer did not come in time; the record may still be committed."""
 
     retriable = True

@@ -61,7 +61,7 @@ def make_directory(directory: str) -> bool:
         for path in reversed(made):
             with contextlib.suppress(OSError, ReplogError):
                 remove_dir(path)
-        cause = error if isinstance(error, OSError) else _of_the_path(error)
+        cause = _of_the_path(error) if isinstance(error, ReplogError) else error
         if cause is not None:
             raise refused(directory, cause) from error
         raise

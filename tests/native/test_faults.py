@@ -58,6 +58,9 @@ def test_an_append_without_space_leaves_nothing_and_works_again_later(log: Any, 
     with pytest.raises(errors.NoSpaceError) as caught:
         append(log)
     assert caught.value.retriable
+    # As the standard library says it: who catches OSError asks for its number.
+    assert isinstance(caught.value, OSError)
+    assert caught.value.errno == cause
     assert os.path.getsize(os.path.join(log.path, f"{0:020d}.log")) == size
     assert values(log) == [b"value" * 10] * 5
     assert log.log_end_offset == 5
