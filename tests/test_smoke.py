@@ -1,6 +1,7 @@
 """The least that an installed replog must do; also run from the wheel in a bare environment."""
 
 import importlib
+import importlib.metadata
 import importlib.resources
 import pkgutil
 import subprocess
@@ -19,11 +20,19 @@ def test_every_native_module_imports():
 
 
 def test_every_public_name_is_found_and_no_other():
-    for name in replog.__all__:
+    for name in {*replog.__all__} - {"__version__"}:
         assert getattr(replog, name).__module__.startswith("replog.")
     assert dir(replog) == sorted(replog.__all__)
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = replog.nothing_of_the_kind
+
+
+def test_the_package_and_its_command_say_the_installed_version():
+    assert replog.__version__ == importlib.metadata.version("replog")
+    ran = subprocess.run(
+        [sys.executable, "-m", "replog", "--version"], capture_output=True, check=True, text=True
+    )
+    assert ran.stdout.split() == ["replog,", "version", replog.__version__]
 
 
 def test_the_command_imports_no_pyarrow_for_its_help():
