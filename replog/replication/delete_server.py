@@ -76,6 +76,19 @@ class DeleteServer:
         for wait in list(self.waits.values()):
             self._look_at(wait, {})
 
+    def refuse(self, topic_partition: TopicPartition) -> None:
+        """The partition's log start found no room to move: whoever asked may try again."""
+        log_start_offset = self._log_start_offset(topic_partition)
+        for wait in list(self.waits.values()):
+            for index, (asked, _, offset) in enumerate(wait.offsets):
+                is_undone = asked == topic_partition and offset > log_start_offset
+                if is_undone and wait.answers[index] is None:
+                    wait.answers[index] = DeletedRecords(
+                        topic_partition=topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
+                    )
+            if wait.is_over:
+                self._answer(wait)
+
     def gone(self, request_id: int) -> None:
         """Nobody waits for this answer any more."""
         wait = self.waits.pop(request_id, None)

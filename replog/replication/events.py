@@ -129,6 +129,13 @@ class FollowerAppendFailed:
 
 
 @frozen
+class LogStartKept:
+    """AdvanceLogStart found no room to write the new start; the log is as it was, and usable."""
+
+    topic_partition: TopicPartition
+
+
+@frozen
 class TruncationCompleted:
     """TruncateLog or TruncateFullyAndStartAt is done."""
 
@@ -160,6 +167,7 @@ Completion: TypeAlias = (
     | LeaderAppendFailed
     | FollowerAppendCompleted
     | FollowerAppendFailed
+    | LogStartKept
     | TruncationCompleted
     | LogReplaced
     | LogFlushed

@@ -200,6 +200,10 @@ class Follower:
             and self.high_watermark < self._log.log_end_offset == answer.log_start_offset
         )
 
+    def log_start_kept(self) -> None:
+        """The log start could not move for want of room: the next answer says it again."""
+        self._log_start_offset = self._log.log_start_offset
+
     def append_completed(self, now_ms: int) -> None:
         """The fetched records are in the log: take the leader's high watermark, go on."""
         answer, self._appending = self._appending, None

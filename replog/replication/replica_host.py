@@ -95,6 +95,7 @@ class ReplicaHost:
             ev.FollowerAppendCompleted: self._follower_append_completed,
             ev.FollowerAppendFailed: self._follower_append_failed,
             ev.LossHeard: self._loss_heard,
+            ev.LogStartKept: self._log_start_kept,
             ev.TruncationCompleted: self._truncation_completed,
             ev.LogFlushed: self._log_flushed,
             ev.Tick: self._tick,
@@ -243,6 +244,12 @@ class ReplicaHost:
         follower = self.follower(event.topic_partition)
         if follower is not None:
             follower.append_failed(event.error, now_ms)
+
+    def _log_start_kept(self, event: ev.LogStartKept, now_ms: int) -> None:
+        self._deletes.refuse(event.topic_partition)
+        follower = self.follower(event.topic_partition)
+        if follower is not None:
+            follower.log_start_kept()
 
     def _loss_heard(self, event: ev.LossHeard, now_ms: int) -> None:
         follower = self.follower(event.lost.topic_partition)

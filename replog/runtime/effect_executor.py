@@ -5,6 +5,8 @@ the follower appends from it. Appends and truncations are answered by their comp
 other failure of a log makes it unavailable: the core hears of it before anything else is stepped,
 and what it still wants of that log within the same list of effects is refused, since an effect must
 not be carried out without those that stood before it. Nor may anybody be told of what was not done.
+A log start that finds no room stays where it was, and the log in use: it moves when it is asked for
+again.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from replog.errors import (
     CorruptBatchError,
     CorruptFileError,
     LogFailedError,
+    NoSpaceError,
     OffsetOutOfRangeError,
+    OutOfDescriptorsError,
     ReplogError,
     StorageError,
     UsageError,
@@ -37,6 +41,7 @@ from replog.replication.events import (
     LeaderAppendCompleted,
     LeaderAppendFailed,
     LogReplaced,
+    LogStartKept,
     LogUnavailable,
     RequestFailed,
     ResponseReceived,
@@ -90,6 +95,8 @@ class EffectExecutor:
         self._is_stepping = False
         self._unavailable: dict[TopicPartition, ReplogError] = {}
         """Logs that failed within the list of effects that is being carried out."""
+        self._untold: set[TopicPartition] = set()
+        """Those, and the ones whose log start stayed: nobody may hear that it has moved."""
         self._carry_out: dict[type, Callable[[Any], Completion | LogUnavailable | None]] = {
             fx.AssignEpoch: self._assign_epoch,
             fx.AppendAsLeader: self._append_as_leader,
@@ -134,8 +141,9 @@ class EffectExecutor:
                     completion = carry_out[type(effect)](effect)
                     if completion is not None:
                         events.append(completion)
-                if self._unavailable:
+                if self._untold:
                     self._unavailable.clear()
+                    self._untold.clear()
         finally:
             # Only a bug leaves something here: the broker stops, and must not do half of it later.
             events.clear()
@@ -168,6 +176,7 @@ class EffectExecutor:
         if topic_partition in self._unavailable:
             return None
         self._unavailable[topic_partition] = error
+        self._untold.add(topic_partition)
         return LogUnavailable(
             topic_partition=topic_partition, error=error, damaged=isinstance(error, DAMAGE)
         )
@@ -237,9 +246,12 @@ class EffectExecutor:
             return self._failed(effect.topic_partition, error)
         return None
 
-    def _advance_log_start(self, effect: fx.AdvanceLogStart) -> LogUnavailable | None:
+    def _advance_log_start(self, effect: fx.AdvanceLogStart) -> Completion | LogUnavailable | None:
         try:
             self._log(effect.topic_partition).truncate_prefix_to(effect.log_start_offset)
+        except (NoSpaceError, OutOfDescriptorsError):
+            self._untold.add(effect.topic_partition)
+            return LogStartKept(topic_partition=effect.topic_partition)
         except ReplogError as error:
             return self._failed(effect.topic_partition, error)
         return None
@@ -253,6 +265,7 @@ class EffectExecutor:
 
     def _set_aside(self, effect: fx.SetAsideLog) -> Completion | LogUnavailable | None:
         self._unavailable.pop(effect.topic_partition, None)
+        self._untold.discard(effect.topic_partition)
         try:
             self._store.set_aside(effect.topic_partition)
         except ReplogError as error:
@@ -276,9 +289,9 @@ class EffectExecutor:
     def _send_request(self, effect: fx.SendRequest) -> None:
         request = effect.request
         if (
-            self._unavailable
+            self._untold
             and type(request) is FetchRequest
-            and any(asked.topic_partition in self._unavailable for asked in request.partitions)
+            and any(asked.topic_partition in self._untold for asked in request.partitions)
         ):
             # A claim to have what the log has not. None of these partitions waits for long.
             self._events.append(RequestFailed(request_id=effect.request_id))
@@ -301,7 +314,7 @@ class EffectExecutor:
         response = effect.response
         if type(response) is FetchResponse and response.partitions:
             response = self._with_records(response, effect.max_bytes)
-        elif self._unavailable and type(response) is DeleteRecordsResponse:
+        elif self._untold and type(response) is DeleteRecordsResponse:
             response = self._as_far_as_done(response)
         self._network.respond(effect.request_id, response)
 
@@ -312,7 +325,7 @@ class EffectExecutor:
                 DeletedRecords(
                     topic_partition=deleted.topic_partition, error=ErrorCode.KAFKA_STORAGE_ERROR
                 )
-                if deleted.topic_partition in self._unavailable
+                if deleted.topic_partition in self._untold
                 else deleted
                 for deleted in response.partitions
             )

@@ -315,6 +315,8 @@ class LogDirectory:
                 )
             # Whatever held the name before: its offsets must be gone before this one can crash.
             self._checkpoints.drop([topic_partition])
+            self.missing -= {topic_partition}
+            self._retired.unlink_called(topic_partition)
             make_dir(directory)
             new_topic_id = topic_id or random_uuid()
             if durable:
@@ -332,8 +334,8 @@ class LogDirectory:
     def delete_partition(self, topic_partition: TopicPartition | tuple[str, int]) -> None:
         """Close and delete a partition; durable on return. Views of its records stay readable.
 
-        Its files go with the first remove_deleted() after file_delete_delay_ms. A refused partition
-        can be deleted too. Raises UsageError for an unknown one.
+        Its files go with the first remove_deleted() after file_delete_delay_ms, or when another of
+        its name is created. A refused one can be deleted too. Raises UsageError for an unknown one.
         """
         topic_partition = TopicPartition.of(topic_partition)
         with self._changes:

@@ -194,9 +194,14 @@ class PartitionLog(Log):
             return
         try:
             try:
-                super().close(flush=flush)
+                # One that begins behind 0 holds something: where its leader's log starts.
+                if flush and self.keeper.is_new and self.log_end_offset:
+                    self.keeper.settle(self)
             finally:
-                self.keeper.settled_files.close()
+                try:
+                    super().close(flush=flush)
+                finally:
+                    self.keeper.settled_files.close()
             if flush:
                 watermark = self.high_watermark if self.follows_high_watermark else None
                 self._checkpoints.closed(self.synced_end_offset, self.log_start_offset, watermark)

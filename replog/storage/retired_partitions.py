@@ -87,11 +87,27 @@ class RetiredPartitions:
     def unlink_due(self, now_ms: int) -> list[str]:
         """Unlink the deleted partitions whose time has come at `now_ms`; returns their paths."""
         with self._lock:
-            due = [path for deadline, path in self._deleted if deadline <= now_ms]
-            self._deleted = [pair for pair in self._deleted if pair[0] > now_ms]
-        for path in due:
-            directory_access.remove_directory(path)
-        return due
+            return self._unlink([pair for pair in self._deleted if pair[0] <= now_ms])
+
+    def unlink_called(self, topic_partition: TopicPartition) -> None:
+        """Unlink the deleted partitions of that name at once: another is to be made.
+
+        Should its directory be lost, theirs would say that it was deleted (`is_deleted`).
+        """
+        with self._lock:
+            called = (
+                pair
+                for pair in self._deleted
+                if is_deleted_name(os.path.basename(pair[1]), topic_partition)
+            )
+            self._unlink(list(called))
+
+    def _unlink(self, due: list[tuple[int, str]]) -> list[str]:
+        """One that fails stays in the list, and is tried again."""
+        for pair in due:
+            directory_access.remove_directory(pair[1])
+            self._deleted.remove(pair)
+        return [path for _, path in due]
 
     def _rename(
         self, topic_partition: TopicPartition, new_name: Callable[[TopicPartition], str]

@@ -6,6 +6,7 @@ import pytest
 
 from replog.config import LogConfig
 from replog.messages import DeleteRecordsRequest, ErrorCode
+from replog.replication import events as ev
 from replog.types import TopicPartition
 from tests.replication.core_cluster import PARTITION, TOPIC_ID, CoreCluster, three_replicas
 
@@ -123,3 +124,17 @@ def test_deleting_what_is_gone_already_is_answered_at_once():
     delete(cluster, 2)
     cluster.run(1500)
     assert deleted(cluster, delete(cluster, 1)).low_watermark == 2
+
+
+def test_a_deletion_that_found_no_room_is_refused_and_may_be_asked_for_again():
+    cluster = with_records()
+    log = cluster.log(1)
+    moved, log.truncate_prefix_to = log.truncate_prefix_to, lambda _: None
+    refused, other = delete(cluster, 2), delete(cluster, 0)
+    cluster.brokers[1].handle(ev.LogStartKept(topic_partition=PARTITION))
+    assert deleted(cluster, refused).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert deleted(cluster, other).error is ErrorCode.NONE
+    log.truncate_prefix_to = moved
+    again = delete(cluster, 2)
+    cluster.run(1500)
+    assert deleted(cluster, again).low_watermark == 2

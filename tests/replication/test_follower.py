@@ -432,3 +432,14 @@ def test_nobody_is_followed_while_the_leader_is_not_alive():
     assert alone.follower is None
     alone.cluster.publish(brokers=(BrokerRegistration(broker_id=1, broker_epoch=1),))
     assert alone.phase is FollowerPhase.FETCHING
+
+
+def test_a_log_start_that_found_no_room_is_asked_for_again_with_the_next_answer():
+    alone = Alone(MemoryLog([1] * 4))
+    alone.log.truncate_prefix_to = lambda _: None
+    answer = {"high_watermark": 4, "log_start_offset": 3}
+    assert AdvanceLogStart(PARTITION, 3) in alone.answer(**answer)
+    alone.broker.handle(ev.LogStartKept(topic_partition=PARTITION))
+    assert alone.answer(**answer) == [AdvanceLogStart(PARTITION, 3)]
+    alone.broker.handle(ev.LogStartKept(topic_partition=PARTITION))
+    assert alone.follower.question().log_start_offset == 0

@@ -9,7 +9,9 @@ import pytest
 from replog.errors import (
     CorruptBatchError,
     LogFailedError,
+    NoSpaceError,
     OffsetOutOfRangeError,
+    OutOfDescriptorsError,
     UsageError,
 )
 from replog.messages import (
@@ -377,3 +379,33 @@ def test_appends_of_one_answer_are_settled_together_before_the_first_of_them():
         (0, "append_as_follower", b"1"),
         (1, "append_as_follower", b"2"),
     ]
+
+
+@pytest.mark.parametrize("error", [NoSpaceError("full"), OutOfDescriptorsError("none left")])
+def test_a_log_start_that_finds_no_room_keeps_the_log_and_nobody_hears_that_it_moved(world, error):
+    world.logs[ONE].error = error
+    answer = DeleteRecordsResponse(
+        partitions=(
+            DeletedRecords(topic_partition=ONE, low_watermark=4),
+            DeletedRecords(topic_partition=OTHER, low_watermark=4),
+        )
+    )
+    claim = FetchRequest(
+        partitions=(
+            FetchPartition(topic_partition=ONE, topic_id=uuid.uuid4(), fetch_offset=9),
+        ),
+        replica_id=1,
+    )
+    events = world.run(
+        fx.AdvanceLogStart(ONE, 4), fx.Respond(1, answer, max_bytes=0), fx.SendRequest(2, 3, claim)
+    )
+    assert events == [ev.LogStartKept(topic_partition=ONE), ev.RequestFailed(request_id=2)]
+    assert not world.faults
+    assert [deleted.error for deleted in world.response.partitions] == [
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NONE,
+    ]
+    world.logs[ONE].error = None
+    world.script[ev.Tick] = [fx.Respond(1, answer, max_bytes=0)]
+    world.executor.step(ev.Tick(), 6)
+    assert [deleted.error for deleted in world.response.partitions] == [ErrorCode.NONE] * 2

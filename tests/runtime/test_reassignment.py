@@ -21,7 +21,7 @@ from replog.admin_messages import (
     ResourceKind,
 )
 from replog.client.connection import answer_to
-from replog.errors import UnknownTopicOrPartitionError
+from replog.errors import NoSpaceError, UnknownTopicOrPartitionError
 from replog.messages import CreateTopicRequest, DeleteRecordsRequest, ErrorCode
 from replog.types import TopicPartition
 
@@ -217,3 +217,41 @@ def test_a_replica_that_follows_takes_each_later_log_start():
             assert cluster.replica(three, "orders").log_start_offset == below
 
     run(scenario)
+
+
+def fill_disk_once(cluster, broker_id: int) -> list[int]:
+    """The next log start that the broker's log is to write finds no room; which one, in a list."""
+    node = cluster._running().members.node(broker_id)
+    checkpoints = node.store.directory.partition_log(NAME).keeper.checkpoints
+    refused = []
+
+    def refuse(offset: int) -> None:
+        del checkpoints.write_log_start_offset
+        refused.append(offset)
+        raise NoSpaceError("expected room for a checkpoint, found a full disk; free some")
+
+    checkpoints.write_log_start_offset = refuse
+    return refused
+
+
+def test_a_log_start_that_finds_no_room_moves_later_and_its_replica_stays():
+    async def scenario(cluster):
+        await cluster.create_topic("orders", min_insync_replicas=3)
+        await cluster.produce("orders", [b"%d" % n for n in range(10)])
+        leader = cluster.leader("orders")
+        request = DeleteRecordsRequest(
+            partitions=((NAME, cluster.registration("orders").topic_id, 4),)
+        )
+        refused = fill_disk_once(cluster, leader)
+        answer = await answer_to(cluster._running().connection, leader, request)
+        assert answer.partitions[0].error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (refused, await offsets(cluster)) == ([4], list(range(10)))
+        follower = next(one for one in cluster.isr("orders") if one != leader)
+        refused = fill_disk_once(cluster, follower)
+        assert await delete_records(cluster, 4) == 4, "the leader says it to its follower again"
+        assert refused == [4]
+        assert cluster.replica(follower, "orders").log_start_offset == 4
+        await cluster.produce("orders", [b"all three have it"])
+        assert await offsets(cluster) == list(range(4, 11))
+
+    run(scenario, 3)

@@ -206,9 +206,10 @@ def test_a_deleted_partition_goes_at_once_and_its_files_later(tmp_path: Path) ->
         assert not (tmp_path / "orders-0").exists()
         assert directory.remove_deleted(1000 + 59_999) == []
         assert read_offset_checkpoint(tmp_path / "recovery-point-offset-checkpoint") == {}
+        assert len(list(tmp_path.glob("orders-0.*-delete"))) == 1
+        assert len(directory.remove_deleted(1000 + 60_000)) == 1
         created = directory.create_partition("orders", 0)
         assert created.log_end_offset == 0
-        assert len(directory.remove_deleted(1000 + 60_000)) == 1
         assert memoryview(view).nbytes > 61
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["orders-0"]
 
