@@ -391,9 +391,7 @@ def test_a_log_start_that_finds_no_room_keeps_the_log_and_nobody_hears_that_it_m
         )
     )
     claim = FetchRequest(
-        partitions=(
-            FetchPartition(topic_partition=ONE, topic_id=uuid.uuid4(), fetch_offset=9),
-        ),
+        partitions=(FetchPartition(topic_partition=ONE, topic_id=uuid.uuid4(), fetch_offset=9),),
         replica_id=1,
     )
     events = world.run(
