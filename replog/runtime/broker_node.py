@@ -137,15 +137,17 @@ class BrokerNode:
         """Register with the controller; the logs are those that the store has found."""
         replicas = self.store.replica_states()
         self._found = {replica.topic_partition: replica.topic_id for replica in replicas}
+        topics = {known.topic_id: name.topic for name, known in self.obeyed.items()}
         for replica in replicas:
             latest = ObeyedEpoch(replica.topic_id, replica.latest_epoch)
             obeyed = self.obeyed.setdefault(replica.topic_partition, latest)
             if obeyed.topic_id == latest.topic_id and obeyed.leader_epoch < latest.leader_epoch:
                 self.obeyed[replica.topic_partition] = latest
-        self._missing = frozenset(self.store.missing)
+        self._missing = frozenset(self.store.missing(topics))
+        found = (replica for replica in replicas if replica.topic_partition not in self._missing)
         effects = self.session.start(
             self.store.previous_broker_epoch,
-            (*replicas, *map(self._missing_log, sorted(self._missing.intersection(self.obeyed)))),
+            (*found, *map(self._missing_log, sorted(self._missing.intersection(self.obeyed)))),
             now_ms,
             directory_id=self.store.directory_id,
             last_broker_epoch=self.store.last_broker_epoch,

@@ -59,6 +59,8 @@ class DirectoryLogStore:
         }
         self.get = self._logs.get
         """The open log; None where there is none that can be used."""
+        self._misplaced: dict[TopicPartition, MissingLogError] = {}
+        """Where the log of another topic was found, with what is to be said of it."""
         self._states = tuple(
             [self._found(key) for key in self._logs]
             + [self._found_damaged(key) for key in directory.refused]
@@ -105,9 +107,20 @@ class DirectoryLogStore:
     def directory_id(self) -> uuid.UUID | None:
         return self.directory.meta_properties.directory_id
 
-    @property
-    def missing(self) -> Collection[TopicPartition]:
-        return self.directory.missing
+    def missing(self, topics: Mapping[uuid.UUID, str]) -> Collection[TopicPartition]:
+        for key, topic_id in self._topic_ids.items():
+            owner = key.topic if topic_id is None else topics.get(topic_id, key.topic)
+            if owner != key.topic:
+                self._misplaced[key] = MissingLogError(
+                    f"expected the log of {key} in {self.directory.path}, found one of the topic "
+                    f"{owner} (id {topic_id}) in its place; give the directories their names back "
+                    f"and start the broker again, or let another replica lead",
+                    topic_partition=str(key),
+                )
+                self._logs.pop(key, None)
+                # What is written of it under this name would be wrong of its own log.
+                self.directory.refuse(key, self._misplaced[key])
+        return self._misplaced.keys() | self.directory.missing
 
     def note_broker_epoch(self, broker_epoch: int) -> None:
         try:
@@ -133,16 +146,26 @@ class DirectoryLogStore:
             # Without a readable id it may well be this topic's, and is kept as if it were.
             self._topic_ids[topic_partition] = topic_id
             raise error
-        if topic_partition in self.directory.missing and registration.leader_id is None:
+        if registration.leader_id is None:
+            self._check_found(topic_partition)
+        if self._misplaced.pop(topic_partition, None):
+            self.directory.set_aside(topic_partition)
+        else:
+            # The name was given to another topic while this broker was away.
+            self.delete(topic_partition)
+        return self._create(topic_partition, topic_id, registration.config.log)
+
+    def _check_found(self, topic_partition: TopicPartition) -> None:
+        """Raise MissingLogError where the log is gone, or another topic's lies in its place."""
+        if topic_partition in self._misplaced:
+            raise self._misplaced[topic_partition]
+        if topic_partition in self.directory.missing:
             raise MissingLogError(
                 f"expected the log of {topic_partition} in {self.directory.path}, whose "
                 f"checkpoints say that it held records, found none; put it back and start the "
                 f"broker again, or let another replica lead",
                 topic_partition=str(topic_partition),
             )
-        # Else the name was given to another topic while this broker was away.
-        self.delete(topic_partition)
-        return self._create(topic_partition, topic_id, registration.config.log)
 
     def set_aside(self, topic_partition: TopicPartition) -> ReplicaLog:
         self._logs.pop(topic_partition, None)

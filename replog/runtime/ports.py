@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from replog.replication.log_view import LogView
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from replog.messages import (
         ControllerRequest,
@@ -93,9 +93,12 @@ class LogStore(Protocol):
     def directory_id(self) -> uuid.UUID | None:
         """Of the directory: another one has another."""
 
-    @property
-    def missing(self) -> Collection[TopicPartition]:
-        """Partitions that held records, and whose logs are not there."""
+    def missing(self, topics: Mapping[uuid.UUID, str]) -> Collection[TopicPartition]:
+        """Partitions that held records, and whose logs are not there.
+
+        topics: the names of topics by their ids, as far as the broker knows them. What lies in a
+        directory of another topic's name is not that one's log: the directories were exchanged.
+        """
 
     def note_broker_epoch(self, broker_epoch: int) -> None:
         """The broker is about to take part under this epoch; durable on return, if it can be.
@@ -113,7 +116,8 @@ class LogStore(Protocol):
         """Whose the log is, open or damaged; None where there is none."""
 
     def open(self, registration: PartitionRegistration) -> ReplicatedLog:
-        """The partition's log, created if there is none; one of another topic id is deleted first.
+        """The partition's log, created if there is none. One of another topic id is deleted first,
+        or, where that topic is known by another name, set aside.
 
         Raises CorruptBatchError or CorruptFileError for a damaged one, each time it is asked, and
         MissingLogError for a missing one while nobody leads: an empty one in its place would be

@@ -156,21 +156,13 @@ class LogDirectory:
             fsync_dir(self.path)  # a process that died may have synced no name of its last ones
         points = self._checkpoints.recovery_points.offsets
         found = [k for k in found if not self._unfinished.remove_torn(k, points.get(k, 0))]
-        self._open_partitions(found, recovery_threads, on_progress)
+        self.refused |= open_in_threads(found, self._open_partition, recovery_threads, on_progress)
         self._drop_missing(set(found))
         self._mark.opened(str(key) for key in self.refused)
 
     def _is_known(self, topic_partition: TopicPartition) -> bool:
         """Whether it was there at the last clean stop, which has entered a recovery point."""
         return topic_partition in self._checkpoints.recovery_points.offsets
-
-    def _open_partitions(
-        self,
-        found: list[TopicPartition],
-        recovery_threads: int,
-        on_progress: Callable[[int, int], None] | None,
-    ) -> None:
-        self.refused |= open_in_threads(found, self._open_partition, recovery_threads, on_progress)
 
     def _open_partition(self, topic_partition: TopicPartition) -> PartitionLog:
         offsets = CheckpointedOffsets(
@@ -364,6 +356,16 @@ class LogDirectory:
             self._forget(topic_partition)
             self._checkpoints.settle()
             return path
+
+    def refuse(self, topic_partition: TopicPartition, error: StorageError) -> None:
+        """Take a partition out of use as if `error` had come of opening it; nothing is written."""
+        with self._changes:
+            if topic_partition not in self.refused:
+                self.partition_log(topic_partition).close(flush=False)
+                del self._logs[topic_partition]
+                self._members.pop(topic_partition)
+                self._faces.pop(topic_partition, None)
+            self.refused[topic_partition] = error
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         self._logs.pop(topic_partition, None)

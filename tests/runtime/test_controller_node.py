@@ -204,9 +204,11 @@ class Store:
     previous_broker_epoch = -1
     last_broker_epoch = -1
     directory_id = None
-    missing = ()
     noted = None
     aside = 0
+
+    def missing(self, _):
+        return ()
 
     def get(self, _):
         return None

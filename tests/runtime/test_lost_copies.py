@@ -320,3 +320,48 @@ def test_a_directory_that_is_gone_after_all_were_killed_costs_nothing(tmp_path, 
         remove(tmp_path, f"broker-{broker_id}", what),
         check_whole,
     )
+
+
+def exchange(directory):
+    """The partition directories of two topics change their names."""
+
+    def exchanged() -> None:
+        os.rename(directory / "orders-0", directory / "other")
+        os.rename(directory / "bills-0", directory / "orders-0")
+        os.rename(directory / "other", directory / "bills-0")
+
+    return exchanged
+
+
+@pytest.mark.parametrize("broker_id", [1, 2, 3])
+def test_a_copy_that_lies_in_another_topics_place_costs_nothing(tmp_path, broker_id):
+    async def fill(cluster) -> None:
+        await create_and_fill(cluster)
+        await cluster.create_topic("bills", assignment=[(1, 2, 3)])
+        await cluster.produce("bills", [b"bill"])
+        await cluster.in_sync("bills")
+
+    play(tmp_path, fill, exchange(tmp_path / f"broker-{broker_id}"), check_whole)
+    kept = [name for name in os.listdir(tmp_path / f"broker-{broker_id}") if "-stray" in name]
+    assert sorted(name.split(".")[0] for name in kept) == ["bills-0", "orders-0"]
+
+
+def test_an_only_copy_that_lies_in_another_topics_place_is_waited_for(tmp_path):
+    async def fill(cluster) -> None:
+        for topic, values in (("orders", ROWS), ("bills", [b"bill"] * 3)):
+            await cluster.create_topic(topic, assignment=[(2,)])
+            await cluster.produce(topic, values)
+
+    async def waits(cluster) -> None:
+        await settled(cluster)
+        assert "broker 2" in await waiting_sentence(cluster)
+        assert cluster.leader("bills") is None
+
+    async def check(cluster) -> None:
+        await cluster.until(lambda now: now.leader("orders") == 2, "the copy")
+        assert await values_of(cluster) == ROWS
+        assert (await cluster.produce("orders", [b"on"])).base_offset == len(ROWS)
+        await cluster.until(lambda now: now.leader("bills") == 2, "the other copy")
+
+    exchanged = exchange(tmp_path / "broker-2")
+    play(tmp_path, fill, exchanged, waits, waits, exchanged, check)

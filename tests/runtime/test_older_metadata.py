@@ -36,8 +36,10 @@ class World:
     previous_broker_epoch = 3
     last_broker_epoch = -1
     directory_id = None
-    missing = ()
     noted = None
+
+    def missing(self, _):
+        return ()
 
     def __init__(self) -> None:
         self.log = MemoryLog([4, 5])

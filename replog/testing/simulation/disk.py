@@ -9,7 +9,7 @@ are durable at once. Faults it does not have: a disk that forgets what it has sy
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from replog.errors import CorruptBatchError, LogFailedError, MissingLogError, ReplogError
@@ -152,7 +152,6 @@ class SimStore:
         self.previous_broker_epoch = disk.clean_epoch
         self.last_broker_epoch = disk.noted_epoch
         self.directory_id = disk.directory_id
-        self.missing = frozenset(disk.missing)
         disk.clean_epoch = NO_BROKER_EPOCH
         self._states = tuple(self._found(key) for key in sorted(disk.logs))
 
@@ -172,6 +171,10 @@ class SimStore:
         if self._disk.failed:
             raise LogFailedError("expected a working disk, found a failed one")
         self._disk.noted_epoch = NO_BROKER_EPOCH if self._disk.full else broker_epoch
+
+    def missing(self, topics: Mapping[uuid.UUID, str]) -> frozenset[TopicPartition]:
+        """No two directories change places here: `topics` would name no log that is misplaced."""
+        return frozenset(self._disk.missing)
 
     def replica_states(self) -> tuple[ReplicaState, ...]:
         return self._states
