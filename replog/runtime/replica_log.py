@@ -144,14 +144,17 @@ class ReplicaLog:
 
     def _bind_appends(self) -> None:
         """What each produce calls goes straight to the log, once what was put off is synced."""
-        if self.log.keeper.is_behind(self.log):
+        log = self.log
+        if log.keeper.is_behind(log):
             self._settled_epoch = b""
             self.append_as_leader = self._settle_and_append_as_leader
             self.append_as_follower = self._settle_and_append_as_follower
-        else:
-            self._settled_epoch = self.log.latest_epoch.to_bytes(4, "big", signed=True)
-            self.append_as_leader = self.log.append_as_leader
-            self.append_as_follower = self.log.append_as_follower
+            return
+        self._settled_epoch = log.latest_epoch.to_bytes(4, "big", signed=True)
+        self.append_as_leader = log.append_as_leader
+        self.append_as_follower = log.append_as_follower
+        if log.log_start_offset == log.log_end_offset:
+            self.append_as_follower = self._settle_and_append_as_follower
 
     def _settle_and_append_as_leader(
         self, batches: RawBatches, leader_epoch: int, **options: Any
@@ -161,20 +164,37 @@ class ReplicaLog:
         return self.log.append_as_leader(batches, leader_epoch, **options)
 
     def _settle_and_append_as_follower(self, batches: RawBatches, **options: Any) -> AppendResult:
-        self.log.keeper.settle(self.log)
-        self._bind_appends()
-        return self.log.append_as_follower(batches, **options)
+        log = self.log
+        log.keeper.settle(log)
+        base_offset = int.from_bytes(memoryview(batches).cast("B")[:8], "big", signed=True)
+        if log.log_start_offset == log.log_end_offset > base_offset:
+            # An empty log begins anew with a batch that its start lies inside of.
+            self._synced.cut(base_offset)
+        try:
+            return log.append_as_follower(batches, **options)
+        finally:
+            self._bind_appends()
 
     def truncate_to(self, offset: int) -> bool:
         self._synced.cut(offset)
-        return self.log.truncate_to(offset)
+        try:
+            return self.log.truncate_to(offset)
+        finally:
+            self._bind_appends()
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
+        # Else a crash would take a replica that is new, and with it the start that it is given.
+        self.log.keeper.settle(self.log)
         self._synced.cut(0)
-        self.log.truncate_fully_and_start_at(offset)
+        try:
+            self.log.truncate_fully_and_start_at(offset)
+        finally:
+            self._bind_appends()
 
     def truncate_prefix_to(self, offset: int) -> bool:
-        return self.log.truncate_prefix_to(offset)
+        moved = self.log.truncate_prefix_to(offset)
+        self._bind_appends()
+        return moved
 
     def sync_target(self) -> SyncTarget:
         """What a sync that starts now is to cover."""

@@ -71,6 +71,37 @@ def test_a_log_is_created_with_its_topic_id_and_found_again_after_a_crash(tmp_pa
     store.abandon()
 
 
+def test_a_restart_of_a_new_replica_outlives_a_crash_without_a_record(tmp_path):
+    """Or its checkpoints would name a partition that is gone: it would count as missing."""
+    store = open_store(tmp_path)
+    store.open(registration()).truncate_fully_and_start_at(20)
+    store.abandon()
+
+    store = open_store(tmp_path)
+    assert not store.missing
+    [state] = store.replica_states()
+    assert (state.topic_id, state.log_end_offset) == (TOPIC_ID, 20)
+    assert store.get(PARTITION).log_start_offset == 20
+    store.abandon()
+
+
+def test_an_empty_log_that_begins_anew_inside_a_batch_has_none_of_it_synced(tmp_path):
+    store = open_store(tmp_path)
+    log = store.open(registration())
+    log.truncate_fully_and_start_at(5)
+    before = log.sync_target()
+    log.note_synced(before)
+    assert log.synced_end_offset == 5
+    log.append_as_follower(bytes(encode([b"v"] * 3, now_ms=NOW_MS, base_offset=4, leader_epoch=0)))
+    assert (log.log_start_offset, log.synced_end_offset) == (4, 4)
+    assert not log.note_synced(before)
+    target = log.sync_target()
+    log.sync(target)
+    assert log.note_synced(target)
+    assert log.synced_end_offset == 7
+    store.abandon()
+
+
 def test_a_clean_stop_says_which_incarnation_it_was(tmp_path):
     store = open_store(tmp_path)
     store.open(registration())

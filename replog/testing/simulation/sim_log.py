@@ -204,6 +204,7 @@ class SimLog:
             # The leader's log starts inside this batch: so does ours, once it says so again.
             self.log_start_offset = self.log_end_offset = first.base_offset
             self.high_watermark = min(self.high_watermark, first.base_offset)
+            self._synced_to_start()
         for batch in batches:
             if batch.last_offset < self.log_end_offset:
                 continue  # a read may begin inside a batch that we have already
@@ -257,7 +258,7 @@ class SimLog:
         self.producers = Producers()
         self._producers_at_start = Producers()
         self.log_start_offset = self.log_end_offset = self.high_watermark = offset
-        self.synced_end_offset = self.durable_end_offset = self.recovery_point = offset
+        self._synced_to_start()
         self.observer.truncated(self, old_end, old_watermark)
 
     def truncate_prefix_to(self, offset: int) -> None:
@@ -328,6 +329,11 @@ class SimLog:
         for batch in self.batches:
             self.producers.replay(batch)
 
+    def _synced_to_start(self) -> None:
+        """An empty log that begins anew is durable; its recovery point was lowered before."""
+        self.synced_end_offset = self.durable_end_offset = self.log_start_offset
+        self.recovery_point = 0
+
     def crashed(self, checkpointed_high_watermark: int, keep_end_offset: int) -> Self:
         """The log as a new process finds it: what lies at or above `keep_end_offset` is gone."""
         found = type(self)(self.broker_id, self.topic_partition, self.observer)
@@ -346,6 +352,7 @@ class SimLog:
         end = found.log_end_offset
         found.epochs.truncate_from_end(end)
         found.durable_end_offset = min(self.durable_end_offset, end)
-        found.recovery_point = found.synced_end_offset = min(self.recovery_point, end)
+        if found.batches:  # else the log begins anew at its start
+            found.recovery_point = found.synced_end_offset = min(self.recovery_point, end)
         found.high_watermark = min(max(checkpointed_high_watermark, self.log_start_offset), end)
         return found
