@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
+from collections.abc import Callable
 
 from replog._native import recorded_calls
 from replog.errors import NoSpaceError
@@ -181,18 +181,55 @@ def views(work: Workload) -> None:
     work.append(2)
 
 
+def several_segments(work: Workload) -> None:
+    """Retention that takes several segments at once, synced or not, some of them under views."""
+    work.open()
+    held = []
+    for synced in (True, False, True):
+        for _ in range(3):
+            work.append(2)
+            work.roll()
+        work.append(2)
+        if synced:
+            work.flush()
+        held.append(memoryview(work.log.read(work.log.log_start_offset)))
+        work.delete_records(work.batch_starts()[-2])
+        work.append(1)
+        work.retention()
+        work.append(1)
+    work.truncate_to(work.batch_starts()[-2])
+    work.new_epoch()
+    work.append(2)
+    held.clear()
+    work.checkpoint()
+
+
 def full_disks(work: Workload) -> None:
     """Rolls and appends that are refused for want of room, and records deleted between."""
     work.open()
-    for kind, path in (("open", ".index"), ("open", ".timeindex"), ("pwritev", ".log")):
+    for kind, path in (("open", ".log"), ("open", ".index"), ("open", ".timeindex")):
         work.append(4)
         recorded_calls.fail(kind, errno.ENOSPC, path=path)
-        with contextlib.suppress(NoSpaceError):
-            work.roll()
-        recorded_calls.clear_faults()
+        refused(work.roll)
+        work.flush()
         work.append(3)
+        recorded_calls.fail("pwritev", errno.ENOSPC, path=".log")
+        refused(work.append)
+        work.append(1)
         work.flush()
         work.delete_records(work.batch_starts()[1])
     work.append(3)
     work.roll()
     work.append(2)
+
+
+def refused(act: Callable[[], None]) -> None:
+    """The disk is full, which the call comes upon."""
+    try:
+        act()
+    except NoSpaceError:
+        pass
+    else:
+        raise AssertionError("expected a full disk, found that nothing came upon it")
+    finally:
+        recorded_calls.clear_faults()

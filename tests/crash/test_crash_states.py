@@ -27,6 +27,7 @@ from tests.crash.scripts import (
     everyday,
     full_disks,
     holes,
+    several_segments,
     transactions,
     views,
 )
@@ -50,7 +51,9 @@ SCRIPTS = [
     (committing, 1, COMMIT),
     (views, 1, CONFIG),
     (views, 2, COMMIT),
+    (several_segments, 1, CONFIG),
     (full_disks, 1, CONFIG),
+    (full_disks, 2, COMMIT),
 ]
 OPERATIONS = {"append", "roll", "flush", "truncate", "retention", "checkpoint", "recover"}
 STATES_MIN = 20_000 if EVERY_STATE else 1_000
