@@ -166,7 +166,9 @@ class Twins:
         """Take the simulated disk over, once it has lost what the real one did."""
         self.sim = SimStore(self.disk)
         self.held = dict(self.disk.logs)
-        for name in ("previous_broker_epoch", "last_broker_epoch", "missing"):
+        theirs, ours = self.sim.missing({}), set(self.real.missing({}))
+        assert theirs == ours, f"missing: simulated {theirs}, real {ours}"
+        for name in ("previous_broker_epoch", "last_broker_epoch"):
             theirs, ours = getattr(self.sim, name), getattr(self.real, name)
             assert theirs == ours, f"{name}: simulated {theirs}, real {ours}"
         states = [self.states_of(store) for store in (self.sim, self.real)]
