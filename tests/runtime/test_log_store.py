@@ -78,7 +78,7 @@ def test_a_restart_of_a_new_replica_outlives_a_crash_without_a_record(tmp_path):
     store.abandon()
 
     store = open_store(tmp_path)
-    assert not store.missing
+    assert not store.missing({})
     [state] = store.replica_states()
     assert (state.topic_id, state.log_end_offset) == (TOPIC_ID, 20)
     assert store.get(PARTITION).log_start_offset == 20
