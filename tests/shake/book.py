@@ -71,6 +71,8 @@ class Book:
         self.tampered: dict[Partition, set[int]] = {}
         """Brokers whose copy the story has changed, and that did not hold all again since."""
         self.ever_tampered: set[Partition] = set()
+        self.replaced_brokers: set[int] = set()
+        """Whose directories as a whole were wiped, or older ones put in their place."""
         self.in_sync_at_close: dict[str, list[int]] | None = None
         """Brokers that ran and were in sync when the latest life was closed, by directory name;
         None unless it was.

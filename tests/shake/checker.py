@@ -99,7 +99,8 @@ def _check_wait(book: Book, partition: Partition) -> None:
     settled = book.settled[partition]
     last = (book.in_sync_before or {}).get(settled.name, [])
     good = set(last) - book.tampered_before.get(partition, set())
-    if partition not in book.ever_tampered:
+    # One that never had a record is on no disk: that it lost nothing, nobody can know.
+    if partition not in book.ever_tampered and not book.replaced_brokers & set(settled.replicas):
         book.blame("stuck", f"{settled.name}: no copy was changed, and it waits: {settled.waits}")
     elif good:
         book.blame(

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from crc32c import crc32c
 
@@ -160,14 +162,19 @@ def is_partition(path: Path) -> bool:
     )
 
 
-def read_cluster(directory: Path) -> dict[tuple[str, int], dict[int, RawCopy]]:
-    """(topic id, partition) to broker to its copy, of a cluster that stands still."""
+def read_cluster(
+    directory: Path, names: Mapping[str, str] = MappingProxyType({})
+) -> dict[tuple[str, int], dict[int, RawCopy]]:
+    """(topic id, partition) to broker to its copy, of a cluster that stands still.
+
+    names: of topics, by id. What lies in the directory of another name is no copy.
+    """
     found: dict[tuple[str, int], dict[int, RawCopy]] = {}
     for broker_directory in sorted(directory.glob("broker-*")):
         broker = int(broker_directory.name.removeprefix("broker-"))
         starts = log_starts(broker_directory)
         for path in filter(is_partition, sorted(broker_directory.iterdir())):
             copy = read_copy(path, broker, starts)
-            if copy is not None:
+            if copy is not None and names.get(copy.topic_id, copy.topic) == copy.topic:
                 found.setdefault((copy.topic_id, copy.partition), {})[broker] = copy
     return found

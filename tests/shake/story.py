@@ -113,7 +113,8 @@ class Story:
         checker.check_settled(self.book, copies, contents)
 
     def _look(self) -> tuple[checker.Copies, checker.Contents]:
-        copies = raw_files.read_cluster(self.directory / "cluster")
+        names = {topic_id: topic.name for topic_id, topic in self.book.topics.items()}
+        copies = raw_files.read_cluster(self.directory / "cluster", names)
         return copies, checker.Contents(copies, self.book, self.plan.seed)
 
     def _run(self, kind: str, seconds: float) -> None:

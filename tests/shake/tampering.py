@@ -66,6 +66,8 @@ class Tampering:
             book.tamper(key, number)
             self._give_up(book, copies, contents, key)
         code = verb.__code__.co_names
+        if not victim.exists() or code[-1] == "_age_broker":
+            book.replaced_brokers.add(number)
         return f"{code[-1]} of broker {number}: {sorted(names[key] for key in touched)}"
 
     def put_back(self) -> None:
