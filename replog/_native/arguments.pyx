@@ -77,9 +77,9 @@ def path_of(found, str name="path") -> str:
     except Exception:  # TypeError, or whatever a __fspath__ of somebody else raises
         path = None
     if not isinstance(path, str):
+        advice = "decode bytes with os.fsdecode" if isinstance(found, bytes) else "give a path"
         raise UsageError(
-            f"expected {name} to be a str or os.PathLike of str, found {shown(found)}; decode "
-            f"bytes with os.fsdecode",
+            f"expected {name} to be a str or os.PathLike of str, found {shown(found)}; {advice}",
             argument=name,
         )
     problem = None

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from replog.cli.record_json import decoded, line
+from replog.cli.arriving_lines import ArrivingLines
+from replog.cli.record_json import RECORD_FIELDS, decoded, line
 from replog.cli.streams import separator_bytes, standard_input, standard_output
+from replog.config import LogConfig
 from replog.errors import ReplogError, UsageError, shown
 from replog.storage.log import Log
 from replog.types import NO_TIMESTAMP, Codec
@@ -23,6 +25,8 @@ Headers = list[tuple[str, bytes | None]]
 
 BATCH_RECORDS_MAX = 1_000_000
 TIMESTAMP_MAX = 2**63 - 1
+TAKEN_FIELDS = ("key", "value", "headers", "timestamp")
+EXIT_SIGNALLED = 128  # and the signal's number, as a shell tells it
 
 
 class Lines(NamedTuple):
@@ -64,26 +68,43 @@ def now_ms() -> int:
     callback=separator_bytes,
     help="Split each line at the first of this text: key, value.",
 )
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An option of the log under Kafka's name, as segment.bytes=1048576; may be repeated. "
+    "Without any, those it was made with.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Lines are JSON objects, bytes as base64.")
+@click.pass_context
 def append(
-    path: str, *, codec: str, batch_records: int, separator: bytes | None, as_json: bool
+    context: click.Context,
+    path: str,
+    *,
+    codec: str,
+    batch_records: int,
+    separator: bytes | None,
+    options: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Append the lines of stdin to the partition directory PATH, named TOPIC-N.
 
-    The directory is created if missing. With --json a line is an object of `key`, `value`,
-    `headers` (pairs) and `timestamp` (ms), each of them optional; other fields are passed over, so
-    that what `read --json` and `dump --json --records` print can be appended. All records are on
-    disk, synced, when the command ends; so are those before a line that is refused.
+    The directory is created if missing. A line waits at most 100 ms for others to become a batch
+    with it. With --json a line is an object of `key`, `value`, `headers` (pairs) and `timestamp`
+    (ms), each of them optional; the other fields that `read --json` and `dump --json --records`
+    print are passed over. All records are on disk, synced, when the command ends; so are those
+    before a line that is refused, or before a signal (SIGINT, SIGTERM) that ends it.
     """
     if as_json and separator is not None:
         raise click.UsageError(
             "expected --json or --key-separator, found both; JSON names its keys"
         )
-    stdin = standard_input()
+    arriving = ArrivingLines(standard_input())
     first_offset: int | None = None
     count = 0
-    with Log.open(path, now_ms=now_ms) as log:
-        gathered = _gathered(stdin, batch_records, separator, as_json=as_json)
+    with arriving, Log.open(path, _config(options), now_ms=now_ms) as log:
+        gathered = _gathered(arriving, batch_records, separator, as_json=as_json)
         while (lines := _next_lines(gathered, count)) is not None:
             result = _appended(log, lines, Codec.of(codec), count)
             first_offset = result.base_offset if first_offset is None else first_offset
@@ -95,6 +116,18 @@ def append(
         standard_output().write(line(told))
     else:
         click.echo(f"appended {count} records; the log ends at offset {end_offset}", err=True)
+    if arriving.stopped_by is not None:
+        context.exit(EXIT_SIGNALLED + arriving.stopped_by)
+
+
+def _config(options: tuple[str, ...]) -> LogConfig | None:
+    """None without options: those that the log was made with."""
+    for option in options:
+        if "=" not in option:
+            raise click.BadParameter(f"expected --option NAME=VALUE, found {option!r}")
+    if not options:
+        return None
+    return LogConfig.from_kafka(dict(option.split("=", 1) for option in options))
 
 
 def _appended(log: Log, lines: Lines, codec: Codec, count: int) -> AppendResult:
@@ -129,15 +162,24 @@ def _next_lines(gathered: Iterator[Lines], count: int) -> Lines | None:
 
 
 def _gathered(
-    stdin: BinaryIO, batch_records: int, separator: bytes | None, *, as_json: bool
+    arriving: ArrivingLines, batch_records: int, separator: bytes | None, *, as_json: bool
 ) -> Iterator[Lines]:
+    """Records that make a batch each; those before a line that is refused come before its error."""
     lines = Lines([], [], [], [], [])
-    for number, text in enumerate(stdin, start=1):
-        if as_json:
-            _take_json(text, number, lines)
-        else:
-            _take_text(text.removesuffix(b"\n"), number, separator, lines)
-        if len(lines.values) == batch_records:
+    number = 0
+    for text in arriving:
+        try:
+            if text is not None:
+                number += 1
+                if as_json:
+                    _take_json(text, number, lines)
+                else:
+                    _take_text(text.removesuffix(b"\n"), number, separator, lines)
+        except UsageError:
+            if lines.values:
+                yield lines
+            raise
+        if lines.values and (text is None or len(lines.values) == batch_records):
             yield lines
             lines = Lines([], [], [], [], [])
     if lines.values:
@@ -164,6 +206,12 @@ def _take_json(text: bytes, number: int, lines: Lines) -> None:
         raise UsageError(f"expected a JSON object on line {number}, found {error}") from error
     if not isinstance(row, dict):
         raise UsageError(f"expected a JSON object on line {number}, found {type(row).__name__}")
+    unknown = row.keys() - RECORD_FIELDS
+    if unknown:
+        raise UsageError(
+            f"expected the fields {', '.join(TAKEN_FIELDS)} on line {number}, found "
+            f"{shown(min(unknown))}; correct its name, or leave it out"
+        )
     timestamp = row.get("timestamp")
     if timestamp is not None and (
         not isinstance(timestamp, int)
@@ -178,10 +226,16 @@ def _take_json(text: bytes, number: int, lines: Lines) -> None:
     if not isinstance(headers, list) or not all(_is_header(pair) for pair in headers):
         raise UsageError(f"expected headers as pairs on line {number}, found {shown(headers)}")
     place = f"on line {number}"
-    lines.keys.append(decoded(row.get("key"), f"key {place}"))
-    lines.values.append(decoded(row.get("value"), f"value {place}"))
+    key, value = (
+        decoded(row.get("key"), f"key {place}"),
+        decoded(row.get("value"), f"value {place}"),
+    )
+    pairs = [(name, decoded(content, f"header {place}")) for name, content in headers]
+    # Only now, so that a line that is refused leaves no part of a record.
+    lines.keys.append(key)
+    lines.values.append(value)
     lines.timestamps.append(now_ms() if timestamp is None else timestamp)
-    lines.headers.append([(name, decoded(value, f"header {place}")) for name, value in headers])
+    lines.headers.append(pairs)
     lines.numbers.append(number)
 
 

@@ -35,6 +35,14 @@ TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
+RECORD_FIELDS = frozenset(
+    {
+        "topic", "partition", "segment", "offset", "timestamp", "timestamp_type", "leader_epoch",
+        "key", "value", "headers", "control",
+    }
+)  # fmt: skip
+"""All that a record's row may have."""
+
 Row = dict[str, Any]
 
 

@@ -86,7 +86,7 @@ def kind_of(path: str) -> PathKind:
     if not os.path.isdir(path):
         return "records" if _RECORDS_NAME.match(os.path.basename(path)) else "side file"
     names = names_in(path)
-    if META_FILE in names or any(_is_partition(path, name) for name in names):
+    if META_FILE in names or partition_directories(path):
         return "log directory"
     if PARTITION_METADATA_FILE in names or any(SEGMENT_NAME.match(name) for name in names):
         return "partition"
@@ -98,15 +98,22 @@ def kind_of(path: str) -> PathKind:
     )
 
 
-def _is_partition(parent: str, name: str) -> bool:
-    return bool(_PARTITION_NAME.match(name)) and os.path.isdir(os.path.join(parent, name))
-
-
 def partition_directories(path: str) -> list[str]:
-    """Partition directories of a log directory by name; deleted and stray ones are left out."""
-    return [
-        os.path.join(path, name) for name in sorted(names_in(path)) if _is_partition(path, name)
-    ]
+    """Partition directories of a log directory by name; deleted and stray ones are left out.
+
+    Many programs call a directory NAME-N: where nothing else says that this is a log directory,
+    only those with a file of a log count.
+    """
+    names = names_in(path)
+    found = (os.path.join(path, name) for name in sorted(names) if _PARTITION_NAME.match(name))
+    is_told = META_FILE in names
+    return [one for one in found if os.path.isdir(one) and (is_told or _holds_log(one))]
+
+
+def _holds_log(path: str) -> bool:
+    return any(
+        name == PARTITION_METADATA_FILE or _RECORDS_NAME.match(name) for name in names_in(path)
+    )
 
 
 def topic_partition_of(path: str) -> TopicPartition:

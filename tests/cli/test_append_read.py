@@ -5,15 +5,21 @@ from __future__ import annotations
 import base64
 import io
 import json
+import signal
+import subprocess
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from replog.cli.main import run
 from replog.reader import PartitionReader
+from replog.storage.log import Log
 
+PAUSE = threading.Event()
 GOLDEN = Path(__file__).parents[1] / "golden"
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 Command = Callable[..., tuple[int, bytes, str]]
@@ -150,3 +156,118 @@ def test_values_of_many_kinds_survive(command: Command, tmp_path: Path) -> None:
     command("append", tmp_path / "large-0", "--json", "--codec", "lz4", stdin=line * 3)
     _, out, _ = command("read", tmp_path / "large-0", "--json")
     assert [json.loads(one)["value"] for one in out.splitlines()] == [value] * 3
+
+
+def test_a_mistyped_field_is_refused_and_what_stood_before_it_is_kept(
+    command: Command, tmp_path: Path
+) -> None:
+    lines = b'{"value": "YQ=="}\n\n{"value": "Yg=="}\n{"valeu": "Yw=="}\n{"value": "ZA=="}\n'
+    code, _, said = command("append", tmp_path / "t-0", "--json", stdin=lines)
+    assert code == 1
+    assert "expected the fields key, value, headers, timestamp on line 4, found 'valeu'" in said
+    assert "2 records before were appended" in said
+    assert command("read", tmp_path / "t-0") == (0, b"a\nb\n", "")
+
+
+def test_options_are_kafkas_and_are_kept(command: Command, tmp_path: Path) -> None:
+    code, _, _ = command(
+        "append", tmp_path / "t-0", "--option", "segment.bytes=1048576", stdin=b"one\n"
+    )
+    assert code == 0
+    with Log.open(tmp_path / "t-0") as log:
+        assert log.config.segment_bytes == 1048576
+    for option, problem in (("segment.byte=1", "segment.byte"), ("segment.bytes", "NAME=VALUE")):
+        code, _, said = command("append", tmp_path / "t-0", "--option", option, stdin=b"x\n")
+        assert code != 0
+        assert problem in said
+    assert command("read", tmp_path / "t-0")[1] == b"one\n"
+
+
+class Appending:
+    """`replog append` in a process of its own, whose input stays open."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "replog", "append", str(path)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def send(self, content: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(content)
+        self.process.stdin.flush()
+
+    def wait_for(self, expected: list[bytes]) -> None:
+        deadline = time.monotonic() + 20
+        found: list[bytes] = []
+        while found != expected:
+            assert time.monotonic() < deadline, found
+            PAUSE.wait(0.02)
+            if list(self.path.glob("*.log")):
+                reader = PartitionReader(self.path)
+                found = reader.to_arrow(columns=["value"]).column("value").to_pylist()
+
+
+@pytest.fixture
+def appending(tmp_path: Path) -> Iterator[Appending]:
+    started = Appending(tmp_path / "t-0")
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+def test_lines_do_not_wait_for_a_batch_to_be_full(appending: Appending) -> None:
+    appending.send(b"one\ntwo\nunfini")
+    appending.wait_for([b"one", b"two"])
+    appending.send(b"shed\n")
+    appending.wait_for([b"one", b"two", b"unfinished"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_keeps_what_was_given(appending: Appending, number: signal.Signals) -> None:
+    appending.send(b"one\n")
+    appending.wait_for([b"one"])
+    appending.send(b"two\n" * 3)
+    appending.process.send_signal(number)
+    _, said = appending.process.communicate(timeout=20)
+    assert appending.process.returncode == 128 + number
+    assert b"appended 4 records; the log ends at offset 4" in said
+    with Log.open(appending.path) as log:
+        assert log.recovery_report.clean
+
+
+def test_read_begins_at_a_time_and_ends_at_a_limit(command: Command, tmp_path: Path) -> None:
+    at = 1_800_000_000_000
+    with Log.open(tmp_path / "t-0", now_ms=lambda: at + 1000) as log:
+        log.append([b"%d" % n for n in range(10)], timestamps=[at + 100 * n for n in range(10)])
+    for given in (str(at + 450), "2027-01-15T08:00:00.450Z", "2027-01-15T09:00:00.450+01:00"):
+        code, out, _ = command("read", tmp_path / "t-0", "--from-time", given)
+        assert (code, out) == (0, b"5\n6\n7\n8\n9\n"), given
+    code, out, _ = command("read", tmp_path / "t-0", "--from-time", at + 450, "--limit", 2)
+    assert out == b"5\n6\n"
+    assert command("read", tmp_path / "t-0", "--limit", 0) == (0, b"", "")
+    assert command("read", tmp_path / "t-0", "--from-time", at + 5000) == (0, b"", "")
+    for wrong in (["--from-time", "noon"], ["--from-time", "1", "--start", "2"]):
+        code, out, said = command("read", tmp_path / "t-0", *wrong)
+        assert (code, out) == (2, b"")
+        assert "expected" in said
+
+
+def test_read_follows_what_is_appended(tmp_path: Path) -> None:
+    with Log.open(tmp_path / "t-0") as log:
+        log.append([b"one"])
+        following = subprocess.Popen(
+            [sys.executable, "-m", "replog", "read", str(tmp_path / "t-0"), "--follow",
+             "--isolation", "log_end", "--limit", "4"],
+            stdout=subprocess.PIPE,
+        )  # fmt: skip
+        assert following.stdout is not None
+        assert following.stdout.readline() == b"one\n"
+        log.append([b"two", b"three"])
+        assert following.stdout.readline() == b"two\n"
+        log.append([b"four", b"five"])
+        with following.stdout as stdout:
+            assert stdout.read() == b"three\nfour\n"
+        assert following.wait(20) == 0

@@ -176,6 +176,7 @@ def test_metadata_that_is_none_is_told_and_passed_over(command, tmp_path: Path) 
 
 def test_a_log_directory_without_a_metadata_log_is_refused(command, tmp_path: Path) -> None:
     (tmp_path / "orders-0").mkdir()
+    (tmp_path / "meta.properties").touch()
     code, _, complaint = command("dump", "--metadata", tmp_path)
     assert code == 1
     assert "expected the metadata log at" in complaint
@@ -207,3 +208,15 @@ def test_a_damaged_side_file_is_told_and_hides_no_other_segment(
     assert sorted(told) == bases
     assert str(damaged) in told[bases[1]]["problem"]
     assert [base for base in bases if "problem" in told[base]] == [bases[1]]
+
+
+def test_a_directory_that_merely_has_such_a_name_is_no_partition(command, tmp_path: Path) -> None:
+    """As /etc has them: dbus-1, polkit-1."""
+    (tmp_path / "dbus-1" / "system.d").mkdir(parents=True)
+    code, out, said = command("dump", tmp_path)
+    assert (code, out) == (1, [])
+    assert "found neither" in said
+    with PartitionLog.open(tmp_path / "orders-0") as log:
+        log.append([b"one"])
+    code, rows, _ = command("dump", "--json", "--records", tmp_path)
+    assert (code, [row["topic"] for row in rows]) == (0, ["orders"])
