@@ -149,8 +149,10 @@ def preferred_replica(candidates: Candidates, is_live: Live) -> Selection | None
 def controlled_shutdown(candidates: Candidates, is_live: Live, leaving: int) -> Selection | None:
     """Another leader before this one goes; `is_live` says of it that it lives, or not."""
     stays = without(candidates.isr, leaving)
+    # It may not lead, but what is committed it holds: the longest of too few is not enough.
+    leaves = (one for one in candidates.isr if one not in {*stays, *candidates.suspects})
     chosen = offline_partition(
-        dataclasses.replace(candidates, isr=stays),
+        dataclasses.replace(candidates, isr=stays, elr=(*candidates.elr, *leaves)),
         lambda replica: replica != leaving and is_live(replica),
         unclean=False,
     )

@@ -121,6 +121,10 @@ class ReplicaHost:
         replica = self._table.replicas.get(topic_partition)
         return replica.role if replica is not None else None
 
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the metadata that was applied says that the broker is registered and unfenced."""
+        return self._context.cluster.is_alive(broker_id)
+
     def leader(self, topic_partition: TopicPartition) -> Leader | None:
         """The leading role, if it is ours."""
         replica = self._table.replicas.get(topic_partition)

@@ -133,6 +133,21 @@ def test_controlled_shutdown_leaves_the_set_and_never_loses_records(changes, liv
     assert found(selection) == expected
 
 
+@pytest.mark.parametrize("damaged", [(), (1,)])
+def test_who_shuts_down_still_counts_as_one_that_holds_what_is_committed(damaged):
+    """Nobody leads, as 2 came back unclean with less than 1 has: alone it is not enough of two."""
+    candidates = Candidates(
+        replicas=(1, 2, 3), isr=(1, 2), suspects=(2,), ends={2: LogEnd(4, 10)}, floor=2,
+        damaged=damaged,
+    )  # fmt: skip
+    chosen = controlled_shutdown(candidates, among(2, 3), leaving=1)
+    assert (chosen is None) == (not damaged), (
+        "a copy that is damaged is back, and is not the longest"
+    )
+    alone = dataclasses.replace(candidates, isr=(2,))
+    assert controlled_shutdown(alone, among(2, 3), leaving=1) is not None
+
+
 def test_the_last_member_never_leaves_the_set():
     assert without((1, 2), 1) == (2,)
     assert without((1,), 1) == (1,)

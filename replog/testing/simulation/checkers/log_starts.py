@@ -7,7 +7,7 @@ watermark, no leader is without it, and no consumer is given anything below it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from replog.controller.metadata_image import MetadataImage
 from replog.messages import (
@@ -95,18 +95,26 @@ class LogStartsOnlyRise:
             log = self.truth.log_of(broker.broker_id, deleted.topic_partition)
             truth = None if log is None else self.truth.truth_of(log)
             if log is not None and truth is not None and deleted.error is ErrorCode.NONE:
-                self._check_followed(log, truth, deleted.low_watermark)
+                live = filter(broker.node.host.is_alive, truth.registration.replicas)
+                self._check_followed(log, truth, deleted.low_watermark, live)
                 truth.low_watermark = max(truth.low_watermark, deleted.low_watermark)
 
-    def _check_followed(self, log: SimLog, truth: PartitionTruth, low_watermark: int) -> None:
-        """Whoever is in sync may lead next, or was when too few were left (KIP-966)."""
+    def _check_followed(
+        self, log: SimLog, truth: PartitionTruth, low_watermark: int, live: Iterable[int]
+    ) -> None:
+        """Whoever is in sync may lead next, or was when too few were left (KIP-966); who lives has
+        heard of it (KIP-107). live: by what the leader knows.
+        """
         partition = self._image().partition(truth.name)
         eligible = () if partition is None else partition.elr
-        for broker_id in (*truth.registration.isr, *eligible):
+        for broker_id in (*truth.registration.isr, *eligible, *live):
             other = self.truth.log_of(broker_id, truth.name)
             if other is None or (broker_id, truth.name) in self.truth.incomplete:
                 continue
-            if other.log_start_offset < low_watermark and self.truth.truth_of(other) is truth:
+            begins_anew = other.log_end_offset == 0  # one that was lost, and has nothing yet
+            if begins_anew or self.truth.truth_of(other) is not truth:
+                continue
+            if other.log_start_offset < low_watermark:
                 raise Violation(
                     "I30", f"{log} answers that all below {low_watermark} is gone; {other} has it"
                 )
