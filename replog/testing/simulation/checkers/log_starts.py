@@ -94,7 +94,9 @@ class LogStartsOnlyRise:
         for deleted in response.partitions:
             log = self.truth.log_of(broker.broker_id, deleted.topic_partition)
             truth = None if log is None else self.truth.truth_of(log)
-            if log is not None and truth is not None and deleted.error is ErrorCode.NONE:
+            if log is None or truth is None or broker.node is None:
+                continue
+            if deleted.error is ErrorCode.NONE:
                 live = filter(broker.node.host.is_alive, truth.registration.replicas)
                 self._check_followed(log, truth, deleted.low_watermark, live)
                 truth.low_watermark = max(truth.low_watermark, deleted.low_watermark)
