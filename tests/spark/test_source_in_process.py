@@ -74,6 +74,7 @@ def test_several_paths_come_as_a_json_list() -> None:
 
 def test_a_directory_without_records_plans_nothing(tmp_path: Path) -> None:
     (tmp_path / "empty-0").mkdir()
+    (tmp_path / "meta.properties").touch()
     reader = reader_of(tmp_path)
     assert reader.partitions() == []
     assert list(reader.read(None)) == []
