@@ -161,10 +161,10 @@ def test_values_of_many_kinds_survive(command: Command, tmp_path: Path) -> None:
 def test_a_mistyped_field_is_refused_and_what_stood_before_it_is_kept(
     command: Command, tmp_path: Path
 ) -> None:
-    lines = b'{"value": "YQ=="}\n\n{"value": "Yg=="}\n{"valeu": "Yw=="}\n{"value": "ZA=="}\n'
+    lines = b'{"value": "YQ=="}\n\n{"value": "Yg=="}\n{"worth": "Yw=="}\n{"value": "ZA=="}\n'
     code, _, said = command("append", tmp_path / "t-0", "--json", stdin=lines)
     assert code == 1
-    assert "expected the fields key, value, headers, timestamp on line 4, found 'valeu'" in said
+    assert "expected the fields key, value, headers, timestamp on line 4, found 'worth'" in said
     assert "2 records before were appended" in said
     assert command("read", tmp_path / "t-0") == (0, b"a\nb\n", "")
 
