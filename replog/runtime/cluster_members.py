@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 
 from replog.errors import MissingLogError, RequestTimedOutError, UsageError
 from replog.messages import ErrorCode
-from replog.runtime.cluster_nodes import OpenedNode, has_promises, open_node
+from replog.runtime.cluster_nodes import OpenedNode, open_node
 from replog.runtime.cluster_pump import BrokerEndpoint, ClusterPump
 from replog.runtime.failover_watch import FailoverWatch
 from replog.runtime.journal import Journal, JournalEntry
@@ -146,6 +146,15 @@ class ClusterMembers:
         if self.refusal is not None:
             raise MissingLogError(self.refusal)
         return all(map(self.is_ready, self.layout.brokers))
+
+    def what_is_missing(self) -> str:
+        """Which brokers are not ready, and what was noted last: for an error's sentence."""
+        waiting = [broker_id for broker_id in self.layout.brokers if not self.is_ready(broker_id)]
+        noted = [f"{entry.incident}" for entry in self.entries(None)[-3:]]
+        return (
+            f"that the controllers let the brokers {waiting} not lead yet; the latest incidents: "
+            f"{', '.join(noted) or 'none'}"
+        )
 
     def open_new(self, node_id: int) -> None:
         """Start a node on this thread: quick in a new directory."""
@@ -327,7 +336,6 @@ class ClusterMembers:
             self._settings.cluster_id,
             self._pump.clock.wall_ms,
             self.layout,
-            is_new=not has_promises(self.directory),
         )
 
     def _add(self, node_id: int, opened: OpenedNode) -> None:

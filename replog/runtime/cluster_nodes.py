@@ -20,11 +20,17 @@ from replog.runtime.broker_node import ObeyedEpoch, obeyed_epochs
 from replog.runtime.log_store import DirectoryLogStore
 from replog.runtime.metadata_state import read_whole
 from replog.runtime.quorum_log import QuorumReplicaLog
+from replog.storage.directory_access import make_directory
 from replog.storage.kafka_uuid import format_uuid, random_uuid
 from replog.storage.log_directory import LogDirectory
 from replog.storage.meta_properties import META_PROPERTIES_FILE, read_meta_properties
 from replog.storage.metadata_log import METADATA_PARTITION
-from replog.storage.quorum_state import QUORUM_STATE_FILE, read_quorum_state
+from replog.storage.quorum_state import (
+    QUORUM_STATE_FILE,
+    QuorumState,
+    read_quorum_state,
+    write_quorum_state,
+)
 from replog.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -91,17 +97,15 @@ def open_node(
     cluster_id: str,
     wall_ms: Callable[[], int],
     layout: ClusterLayout,
-    *,
-    is_new: bool,
 ) -> OpenedNode:
-    """Open a node's directory, with all the recovery that it needs.
+    """Open a node's directory, with all the recovery that it needs, after `format_voters`.
 
-    is_new: no member of the cluster has promised anything yet. Raises what LogDirectory.open and
-    MetadataLog.open_in raise, MissingLogError for an only controller whose log is gone.
+    Raises what LogDirectory.open and MetadataLog.open_in raise, MissingLogError for an only
+    controller whose log is gone.
     """
     log = QuorumReplicaLog.open_in(path, wall_ms)
     try:
-        has_forgotten = not is_new and _has_forgotten(log, path, node_id, layout)
+        has_forgotten = _has_forgotten(log, path, node_id, layout)
         if node_id in layout.brokers:
             known = read_whole(log)
             configs = {name: topic.config.log for name, topic in known.topics.items()}
@@ -115,7 +119,7 @@ def open_node(
 
 
 def _has_forgotten(log: QuorumReplicaLog, path: str, node_id: int, layout: ClusterLayout) -> bool:
-    """Whether a node of a cluster that is not new is a controller without its promises."""
+    """Whether a node is a controller without its promises."""
     if node_id not in layout.controllers or log.read_state() is not None:
         return False
     if len(layout.controllers) > 1:
@@ -130,14 +134,28 @@ def _has_forgotten(log: QuorumReplicaLog, path: str, node_id: int, layout: Clust
     )
 
 
-def has_promises(directory: str) -> bool:
-    """Whether any member of the cluster in a directory has promised anything."""
-    if not os.path.isdir(directory):
-        return False
-    return any(
-        os.path.exists(os.path.join(directory, name, str(METADATA_PARTITION), QUORUM_STATE_FILE))
-        for name in os.listdir(directory)
-    )
+def format_voters(directory: str, layout: ClusterLayout) -> None:
+    """Write for each controller that it has promised nothing, unless any member has promised.
+
+    Durable on return, and done before any node starts: a voter without the file has lost it, also
+    where a crash came between the first promises. (`kafka-storage format` does so for Kafka.)
+    Raises NoSpaceError, StorageError, CorruptFileError.
+    """
+    paths = {
+        node_id: os.path.join(directory, layout.directory_name(node_id), str(METADATA_PARTITION))
+        for node_id in layout.nodes
+    }
+    states = {
+        node_id: read_quorum_state(os.path.join(path, QUORUM_STATE_FILE))
+        for node_id, path in paths.items()
+    }
+    if any(state is not None and state.leader_epoch > 0 for state in states.values()):
+        return
+    nothing = QuorumState(version=0, current_voters=layout.controllers)
+    for node_id in layout.controllers:
+        if states[node_id] is None:
+            make_directory(paths[node_id])
+            write_quorum_state(os.path.join(paths[node_id], QUORUM_STATE_FILE), nothing)
 
 
 def settle_cluster_id(directory: str, layout: ClusterLayout) -> str:
@@ -234,18 +252,6 @@ def check_directory(directory: object) -> str:
             f"expected directory to be a path, found {shown(directory)}", argument="directory"
         )
     return os.path.abspath(found)
-
-
-def make_directory(directory: str) -> None:
-    """Make it where it is not there yet. Raises UsageError where a file is in the way."""
-    try:
-        os.makedirs(directory, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise UsageError(
-            f"expected {directory} to be a directory or free to be made one, found a file in the "
-            f"way; give another directory",
-            path=directory,
-        ) from None
 
 
 def _is_whole(found: object) -> bool:

@@ -32,10 +32,10 @@ from replog.runtime.cluster_nodes import (
     check_directory,
     check_layout,
     check_racks,
-    make_directory,
     settle_cluster_id,
 )
 from replog.runtime.running_cluster import TIMEOUT_MS, ClusterOptions, RunningCluster
+from replog.storage.directory_access import make_directory
 from replog.types import Isolation, TopicPartition
 
 if TYPE_CHECKING:
@@ -142,17 +142,11 @@ class LocalCluster:
         self._check_not_running()
         is_new = self._prepare_directory()
         assert self.directory is not None
-        layout = self._options.layout
-        cluster_id = settle_cluster_id(self.directory, layout)
+        cluster_id = settle_cluster_id(self.directory, self._options.layout)
         running = RunningCluster(self._options, self.directory, cluster_id)
         self._state = running
         try:
-            for node_id in layout.nodes:
-                if is_new:
-                    running.members.open_new(node_id)
-                else:
-                    await running.members.start(node_id)
-            await running.until(running.members.are_ready, "every broker to be registered")
+            await running.start(is_new=is_new)
         except BaseException:
             await self.close()
             raise

@@ -17,6 +17,7 @@ from replog.errors import RequestTimedOutError, UsageError
 from replog.messages import ErrorCode
 from replog.runtime.cluster_connection import MemoryConnection, closed_meanwhile
 from replog.runtime.cluster_members import ClusterMembers
+from replog.runtime.cluster_nodes import format_voters
 from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump
 from replog.runtime.cluster_view import ClusterView
 from replog.runtime.command_outcome import CommandOutcome
@@ -75,6 +76,7 @@ class RunningCluster:
             racks=options.racks,
             replication=options.replication,
         )
+        self._options, self._directory = options, directory
         self.producers: weakref.WeakSet[Producer] = weakref.WeakSet()
         """Those that are in use; one that sends is, whoever else has dropped it."""
         self._untils: set[asyncio.Future[None]] = set()
@@ -169,10 +171,29 @@ class RunningCluster:
             self.clients.give_up(asked)
             self.pump.after_turn = tuple(call for call in self.pump.after_turn if call is not look)
 
+    async def start(self, *, is_new: bool) -> None:
+        """Start all nodes, and return when each broker may lead; quicker where all `is_new`.
+
+        Raises MissingLogError where the metadata log is gone, or lacks what a broker's copy has.
+        """
+        layout, members = self._options.layout, self.members
+        format_voters(self._directory, layout)
+        for node_id in layout.nodes:
+            if is_new:
+                members.open_new(node_id)
+            else:
+                await members.start(node_id)
+        what = "every broker to be registered"
+        await self.until(members.are_ready, what, found=members.what_is_missing)
+
     async def until(
-        self, holds: Callable[[], bool], what: str, timeout_ms: int = TIMEOUT_MS
+        self,
+        holds: Callable[[], bool],
+        what: str,
+        timeout_ms: int = TIMEOUT_MS,
+        found: Callable[[], str] = lambda: "that it is not so; see incidents()",
     ) -> None:
-        """Return once `holds`, looked at after each turn.
+        """Return once `holds`, looked at after each turn; what is `found` instead is an error's.
 
         Raises RequestTimedOutError, ReplicationError if the cluster is closed meanwhile.
         """
@@ -197,7 +218,7 @@ class RunningCluster:
             await asyncio.wait_for(future, timeout_ms / 1000)
         except TimeoutError:
             raise RequestTimedOutError(
-                f"expected {what} within {timeout_ms} ms, found that it is not so; see incidents()"
+                f"expected {what} within {timeout_ms} ms, found {found()}"
             ) from None
         finally:
             self._untils.discard(future)

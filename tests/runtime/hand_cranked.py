@@ -18,7 +18,7 @@ from replog.messages import (
 from replog.registrations import TopicConfig
 from replog.runtime.clock import ManualClock
 from replog.runtime.cluster_members import ClusterMembers
-from replog.runtime.cluster_nodes import ClusterLayout
+from replog.runtime.cluster_nodes import ClusterLayout, format_voters
 from replog.runtime.cluster_pump import ClientEndpoint, ClusterPump
 from replog.runtime.cluster_view import ClusterView
 from replog.runtime.memory_transport import CLIENT, controller_address
@@ -82,11 +82,13 @@ class HandCranked:
         self.pump = ClusterPump(self.loop, self.clock)
         self.clients = ClientEndpoint(self.pump)
         self.pump.transport.attach(CLIENT, self.clients)
+        layout = ClusterLayout(brokers=(1, 2, 3), controllers=(CONTROLLER_ID,))
+        format_voters(directory, layout)
         self.members = ClusterMembers(
             self.pump,
             self.view,
             directory,
-            ClusterLayout(brokers=(1, 2, 3), controllers=(CONTROLLER_ID,)),
+            layout,
             QuorumSettings(
                 voters=(CONTROLLER_ID,),
                 quorum=QuorumOptions(),

@@ -99,7 +99,7 @@ def test_a_rack_may_be_any_kind_of_string() -> None:
 def test_a_file_where_the_directory_should_be_is_refused(tmp_path, below) -> None:
     (tmp_path / "file").touch()
     cluster = replog.LocalCluster(directory=f"{tmp_path}/file{below}")
-    with pytest.raises(UsageError, match="found a file in the way"), cluster:
+    with pytest.raises(UsageError, match="the system to refuse it"), cluster:
         pass
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,10 @@ from replog.controller.quorum.incidents import (
     PromisesForgotten,
     VotesAgain,
 )
-from replog.errors import MissingLogError
+from replog.errors import MissingLogError, NoSpaceError
+from replog.runtime import cluster_nodes
+from replog.runtime.quorum_log import QuorumReplicaLog
+from replog.storage.quorum_state import write_quorum_state
 
 QUICK = ControllerOptions(broker_session_timeout_ms=2000, broker_heartbeat_interval_ms=200)
 METADATA = "__cluster_metadata-0"
@@ -135,3 +139,58 @@ def test_a_cluster_does_not_start_on_older_metadata(tmp_path):
     shutil.copytree(copy, path / "controller-1001")
     with pytest.raises(MissingLogError, match="has nothing of it from"):
         play(path, check_serves)
+
+
+def test_a_crash_between_the_first_promises_of_a_cluster_leaves_one_that_opens(
+    tmp_path, monkeypatch
+):
+    """A voter that had promised nothing yet is not taken for one whose promises are gone."""
+    crashed: list[Path] = []
+    write_state = QuorumReplicaLog.write_state
+
+    def crash_after(log, state, voters) -> None:
+        write_state(log, state, voters)
+        if len(crashed) < 4:
+            crashed.append(tmp_path / f"crash-{len(crashed)}")
+            shutil.copytree(tmp_path / "cluster", crashed[-1])
+
+    async def check(cluster) -> None:
+        await create(cluster)
+        assert not told(cluster, PromisesForgotten)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(QuorumReplicaLog, "write_state", crash_after)
+        play(tmp_path / "cluster", check, controllers=3)
+    assert len(crashed) == 4
+    for path in crashed:
+        play(path, check, controllers=3)
+
+
+def test_a_crash_between_the_formats_of_a_cluster_leaves_one_that_opens(tmp_path, monkeypatch):
+    written: list[str] = []
+
+    def crash_at_the_second(path, state) -> None:
+        if written:
+            raise NoSpaceError("expected room, found none: a test", path=path)
+        write_quorum_state(path, state)
+        written.append(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cluster_nodes, "write_quorum_state", crash_at_the_second)
+        with pytest.raises(NoSpaceError):
+            play(tmp_path, create, controllers=3)
+    play(tmp_path, create, check_serves, controllers=3)
+
+
+def test_a_cluster_that_does_not_become_ready_says_who_is_missing_and_why(tmp_path):
+    async def scenario(cluster) -> None:
+        await create(cluster)
+        shutil.rmtree(tmp_path / "controller-1002")
+        cluster.kill(1002)
+        await cluster.restart(1002)
+        cluster.kill(3)
+        said = cluster._running().members.what_is_missing()
+        assert "let the brokers [3] not lead yet" in said
+        assert "PromisesForgotten" in said
+
+    play(tmp_path, scenario, controllers=3)
