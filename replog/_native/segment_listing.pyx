@@ -11,8 +11,8 @@ import os
 
 from libc.stdint cimport int64_t
 
-from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
+from replog._native.log_state cimport LogState
 from replog._native.record_batch cimport BatchHeader
 
 from replog.errors import CorruptBatchError
@@ -24,12 +24,12 @@ from replog._native.segment_files import SEGMENT_SUFFIXES
 OFFSET_MAX = 2**63 - 1
 
 
-def find_segments(Log log, report, bint dense, int64_t now_ms):
+def find_segments(LogState state, report, bint dense, int64_t now_ms):
     """The segments by their names, after leftovers of interrupted work are finished or deleted."""
     cdef int64_t base_offset
     cdef LogSegment segment
-    names = set(mapped_file.list_dir(log.path))
-    finish_swaps(log, names, report)
+    names = set(mapped_file.list_dir(state.path))
+    finish_swaps(state, names, report)
     segments = []
     for name in sorted(names):
         stem, _, suffix = name.partition(".")
@@ -38,21 +38,21 @@ def find_segments(Log log, report, bint dense, int64_t now_ms):
         if suffix == "log":
             base_offset = int(stem)
             segment = LogSegment(
-                log.path, base_offset,
-                index_interval_bytes=log.config.index_interval_bytes,
-                index_bytes_max=log.config.segment_index_bytes,
-                map_bytes=log.segment_bytes, dense=dense, created_ms=now_ms,
+                state.path, base_offset,
+                index_interval_bytes=state.config.index_interval_bytes,
+                index_bytes_max=state.config.segment_index_bytes,
+                map_bytes=state.config.segment_bytes, dense=dense, created_ms=now_ms,
                 missing_index=f"{stem}.index" not in names or f"{stem}.timeindex" not in names,
             )
-            segment.guard = log.guard
+            segment.guard = state.guard
             segments.append(segment)
         elif suffix in ("index", "timeindex", "txnindex") and f"{stem}.log" not in names:
-            mapped_file.remove(f"{log.path}/{name}")
+            mapped_file.remove(f"{state.path}/{name}")
             report.removed.append(name)
     return drop_empty(segments, report)
 
 
-def finish_swaps(Log log, names, report):
+def finish_swaps(LogState state, names, report):
     """Install `.swap` files, as Kafka does: a replacement that was whole before the crash wins.
 
     One behind a `.cleaned` file was not: that is renamed last. All else under a passing name goes.
@@ -64,28 +64,28 @@ def finish_swaps(Log log, names, report):
         if name.endswith((".deleted", ".cleaned", ".tmp")) or (
             name.endswith(".swap") and name[:20] >= first_unfinished
         ):
-            mapped_file.remove(f"{log.path}/{name}")
+            mapped_file.remove(f"{state.path}/{name}")
             report.removed.append(name)
             names.discard(name)
     swaps = sorted(name for name in names if name.endswith(".swap"))
     logs = [name for name in swaps if name.endswith(".log.swap")]
     for name in logs:
         base_offset = int(name[:20])
-        end_offset = swapped_end(f"{log.path}/{name}", base_offset)
+        end_offset = swapped_end(f"{state.path}/{name}", base_offset)
         for other in sorted(names):
             if other.endswith(".swap") or not other[:20].isdecimal():
                 continue
             if base_offset <= int(other[:20]) < end_offset and other[20:21] == ".":
-                mapped_file.remove(f"{log.path}/{other}")
+                mapped_file.remove(f"{state.path}/{other}")
                 names.discard(other)
                 report.removed.append(other)
     for name in swaps:
         final = name.removesuffix(".swap")
-        mapped_file.rename(f"{log.path}/{name}", f"{log.path}/{final}")
+        mapped_file.rename(f"{state.path}/{name}", f"{state.path}/{final}")
         names.discard(name)
         names.add(final)
     if swaps:
-        mapped_file.fsync_dir(log.path)
+        mapped_file.fsync_dir(state.path)
 
 
 def swapped_end(str path, int64_t base_offset):
@@ -110,21 +110,21 @@ def drop_empty(list segments, report):
     return kept
 
 
-def drop_below_start(Log log, report, int64_t synced_end):
+def drop_below_start(LogState state, report, int64_t synced_end):
     """Remove what retention has begun to take, where it is not whole up to the log start.
 
     Its renames reach the disk in any order, and what it had not synced may be torn. From
     synced_end on the batches are checked.
     """
-    cdef Py_ssize_t place = log.floor_place(log.log_start_offset)
+    cdef Py_ssize_t place = state.floor_place(state.log_start_offset)
     cdef Py_ssize_t number
     cdef LogSegment segment
     for number in range(place - 1, -1, -1):
-        segment = log.segments.at(number)
-        if not goes_up_to(segment, log.segments.base(number + 1), synced_end):
-            for segment in log.segments[:number + 1]:
+        segment = state.segments.at(number)
+        if not goes_up_to(segment, state.segments.base(number + 1), synced_end):
+            for segment in state.segments[:number + 1]:
                 remove_files(segment, report)
-            log.segments = log.segments.behind(number + 1)
+            state.segments = state.segments.behind(number + 1)
             return
 
 

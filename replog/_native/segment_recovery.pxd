@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
+from replog._native.log_state cimport LogState
 
 cdef class Rules:
     cdef int64_t recovery_point   # below it all is synced
@@ -15,8 +15,8 @@ cdef class Rules:
     cdef bint passes_over(self, int64_t end_offset, int64_t base_offset) noexcept
 
 cdef int64_t recover_segment(
-    Log log, Py_ssize_t place, object report, Rules rules, bint writing
+    LogState state, Py_ssize_t place, object report, Rules rules, bint writing
 ) except -1
 cdef int refuse_cut(
-    Log log, LogSegment segment, int64_t position, int64_t offset, str found
+    LogState state, LogSegment segment, int64_t position, int64_t offset, str found
 ) except -1

@@ -18,8 +18,8 @@ from libc.limits cimport INT_MAX
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from replog._native.log cimport Log
 from replog._native.log_segment cimport LogSegment
+from replog._native.log_state cimport LogState
 from replog._native.mapped_file cimport FileView, MappedFile, Mapping, iovec
 from replog._native.record_batch cimport (
     BATCH_BAD_OFFSET, BATCH_NEW_EPOCH, BATCH_OK, BatchHeader, crc_matches, describe, find_whole,
@@ -61,7 +61,7 @@ cdef class Rules:
 
 
 cdef int refuse_cut(
-    Log log, LogSegment segment, int64_t position, int64_t offset, str found
+    LogState state, LogSegment segment, int64_t position, int64_t offset, str found
 ) except -1:
     """Nothing of ours leaves whole batches behind such a place: they must not go unasked."""
     raise CorruptBatchError(
@@ -75,13 +75,13 @@ cdef int refuse_cut(
 
 
 cdef int64_t recover_segment(
-    Log log, Py_ssize_t place, object report, Rules rules, bint writing
+    LogState state, Py_ssize_t place, object report, Rules rules, bint writing
 ) except -1:
     """Check one segment, remake its side files, cut its tail; returns its end offset.
 
     Not writing: only look, and refuse what must not be cut.
     """
-    cdef LogSegment segment = log.segments.at(place)
+    cdef LogSegment segment = state.segments.at(place)
     cdef BatchHeader* headers
     cdef int64_t position = 0, found = 0, end = 0, indexed = 0, good = 0, size
     cdef int64_t last = segment.base_offset - 1, before
@@ -119,12 +119,12 @@ cdef int64_t recover_segment(
                 end = headers[good].position - position
             if writing:
                 segment.add_entries(headers, good, &indexed)
-                note_batches(log, segment, headers, good)
+                note_batches(state, segment, headers, good)
             position += end
     finally:
         free(headers)
     if position < size:
-        cut_tail(log, place, report, rules, position, last + 1, outcome, writing)
+        cut_tail(state, place, report, rules, position, last + 1, outcome, writing)
     if writing:
         report.checked_bytes += position
         report.checked_segments += 1
@@ -148,39 +148,41 @@ cdef int64_t known_epochs(
     return count
 
 
-cdef int note_batches(Log log, LogSegment segment, BatchHeader* headers, int64_t count) except -1:
+cdef int note_batches(
+    LogState state, LogSegment segment, BatchHeader* headers, int64_t count
+) except -1:
     """Epochs, producers and aborted transactions of batches that were found good."""
     cdef int64_t number
     cdef BatchHeader* header
     for number in range(count):
         header = headers + number
-        if header.last_offset < log.log_start_offset:
+        if header.last_offset < state.log_start_offset:
             continue
-        if header.leader_epoch >= 0 and header.leader_epoch > log.epochs.latest():
-            log.epochs.maybe_assign(header.leader_epoch, header.base_offset)
+        if header.leader_epoch >= 0 and header.leader_epoch > state.epochs.latest():
+            state.epochs.maybe_assign(header.leader_epoch, header.base_offset)
         if header.producer_id < 0:
             continue
-        completed = log.producers.update(header)
+        completed = state.producers.update(header)
         if completed is not None and completed.aborted:
             segment.transaction_index.append(completed)
     return 0
 
 
 cdef int cut_tail(
-    Log log, Py_ssize_t place, object report, Rules rules, int64_t position, int64_t end_offset,
-    int outcome, bint writing
+    LogState state, Py_ssize_t place, object report, Rules rules, int64_t position,
+    int64_t end_offset, int outcome, bint writing
 ) except -1:
     """Cut a torn tail, keeping a copy; refuse where it cannot be one."""
-    cdef LogSegment segment = log.segments.at(place)
+    cdef LogSegment segment = state.segments.at(place)
     cdef int64_t size = segment.file.size_bytes
     if end_offset < rules.recovery_point:
         segment.refuse(outcome, position)
     cause = f"the batch at byte {position} of {segment.path} is damaged: {describe(outcome)}"
     if rules.keeps_whole and (
-        whole_behind(log, place, position, end_offset)
-        or (place + 1 < log.segments.count and not rules.holes)
+        whole_behind(state, place, position, end_offset)
+        or (place + 1 < state.segments.count and not rules.holes)
     ):
-        refuse_cut(log, segment, position, end_offset, cause)
+        refuse_cut(state, segment, position, end_offset, cause)
     report.problem = f"{cause}; it is cut, with what lies behind it"
     if writing:
         report.cut_bytes += size - position
@@ -192,10 +194,10 @@ cdef int cut_tail(
 
 
 cdef bint whole_behind(
-    Log log, Py_ssize_t place, int64_t position, int64_t offset
+    LogState state, Py_ssize_t place, int64_t position, int64_t offset
 ) except -1:
     """Whether a whole batch lies at `position` of a segment, behind it, or in a later segment."""
-    cdef LogSegment segment = log.segments.at(place)
+    cdef LogSegment segment = state.segments.at(place)
     cdef int64_t size = segment.file.size_bytes, found
     cdef Mapping held = segment.file.map(size)
     cdef const uint8_t* bytes = held.address
@@ -211,7 +213,7 @@ cdef bint whole_behind(
         )
     if found >= 0:
         return True
-    for segment in log.segments[place + 1:]:
+    for segment in state.segments[place + 1:]:
         size = segment.size_bytes
         if not size:
             continue

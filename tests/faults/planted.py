@@ -14,117 +14,129 @@ class Bug(NamedTuple):
     instead: str
 
 
-LOG = "replog/_native/log.pyx"
-APPENDABLE = "replog/_native/appendable_log.pyx"
+CUT = "replog/_native/log_cut.pyx"
+SYNC = "replog/_native/log_sync.pyx"
+START = "replog/_native/log_start.pyx"
+RETENTION = "replog/_native/log_retention.pyx"
+WRITER = "replog/_native/log_writer.pyx"
+EPOCH_FILE = "replog/_native/epoch_file.pyx"
 BUGS = (
     Bug(
         "cut-without-a-sync",
-        LOG,
+        CUT,
         "            segment.flush_records()\n            kept_end",
         "            kept_end",
     ),
     Bug(
         "cut-keeps-the-recovery-point",
-        LOG,
-        "        self.keeper.lower_recovery_point(kept_end)\n",
+        CUT,
+        "        state.keeper.lower_recovery_point(kept_end)\n",
         "",
     ),
     Bug(
         "cut-leaves-later-segments",
-        LOG,
-        "        self.drop_from(place + 1, now)\n        self.dense",
-        "        self.dense",
+        CUT,
+        "        self.drop_from(place + 1, now)\n        state.dense",
+        "        state.dense",
     ),
     Bug(
         "cut-keeps-the-synced-end",
-        LOG,
-        "        self.recovered_to = min(self.recovered_to, kept_end)\n",
+        CUT,
+        "        state.recovered_to = min(state.recovered_to, kept_end)\n",
         "",
     ),
     Bug(
         "cut-keeps-producers",
-        LOG,
-        "        self.drop_snapshots(offset)\n        self.replay_producers(offset, now)\n",
+        CUT,
+        "        self.producers.drop_snapshots(offset)\n"
+        "        self.producers.replay(offset, now)\n",
         "",
     ),
     Bug(
         "flush-without-names",
-        LOG,
+        SYNC,
         "            if names:\n                mapped_file",
         "            if False:\n                mapped_file",
     ),
     Bug(
         "flush-leaves-the-first-file",
-        LOG,
+        SYNC,
         "            for segment, file in noted:\n",
         "            for segment, file in noted[1:]:\n",
     ),
     Bug(
         "commit-takes-its-target-late",
-        LOG,
-        "                self.durable_end = max(self.durable_end, target)\n",
-        "                self.durable_end = self.log_end_offset\n"
-        "                self.recovered_to = self.log_end_offset\n",
+        SYNC,
+        "                state.durable_end = max(state.durable_end, target)\n",
+        "                state.durable_end = state.log_end_offset\n"
+        "                state.recovered_to = state.log_end_offset\n",
     ),
     Bug(
-        "restart-keeps-the-recovery-point", LOG, "        self.keeper.lower_recovery_point(0)\n", ""
+        "restart-keeps-the-recovery-point",
+        CUT,
+        "        state.keeper.lower_recovery_point(0)\n",
+        "",
     ),
     Bug(
         "restart-keeps-epochs",
-        LOG,
-        "        self.epochs.clear()\n        # Replacing",
+        CUT,
+        "        state.epochs.clear()\n        # Replacing",
         "        # Replacing",
     ),
     Bug(
         "delete-records-writes-late",
-        LOG,
-        "        tried, self.start_tried = self.start_tried, offset\n",
-        "        tried, self.start_tried = self.start_tried, offset\n"
-        "        self.log_start_offset = offset\n",
+        START,
+        "        tried, self.tried = self.tried, offset\n",
+        "        tried, self.tried = self.tried, offset\n        state.log_start_offset = offset\n",
     ),
     Bug(
         "delete-records-is-not-written",
-        LOG,
-        "            self.keeper.write_log_start(offset)\n        except NoSpaceError",
+        START,
+        "            state.keeper.write_log_start(offset)\n        except NoSpaceError",
         "            pass\n        except NoSpaceError",
     ),
     Bug(
         "retention-above-the-high-watermark",
-        LOG,
-        "self.high_watermark < end_offset or (place",
-        "self.log_end_offset < end_offset or (place",
+        RETENTION,
+        "state.committed_end() < end_offset or (",
+        "state.log_end_offset < end_offset or (",
     ),
     Bug(
         "retention-keeps-the-log-start",
-        LOG,
-        "            self.move_log_start(self.segments.base(count))\n",
+        RETENTION,
+        "            self.start.move(state.segments.base(count))\n",
         "",
     ),
     Bug(
         "refused-marker-stays",
-        APPENDABLE,
+        WRITER,
         "            self.take_back(active, position, start_offset)\n",
         "",
     ),
     Bug(
         "refused-epochs-stay",
-        APPENDABLE,
-        "                self.restore_epochs(before)\n            raise\n",
+        WRITER,
+        "                self.epoch_file.restore(before)\n            raise\n",
         "                pass\n            raise\n",
     ),
     Bug(
         "refused-parts-stay",
-        APPENDABLE,
-        "            self.truncate_locked(offset)\n            self.restore",
-        "            self.restore",
+        WRITER,
+        "            self.cut.within(offset)\n            self.epoch_file.restore",
+        "            self.epoch_file.restore",
     ),
     Bug(
         "epochs-behind-their-batch",
-        APPENDABLE,
-        "            self.keeper.write_epochs(self)\n            self.epochs_owed = False\n",
-        "            self.epochs_owed = False\n",
+        EPOCH_FILE,
+        "            self.state.keeper.write_epochs(self.state)\n            self.owed = False\n",
+        "            self.owed = False\n",
     ),
-    Bug("roll-forgets-its-names", APPENDABLE, "        self.names_unsynced = True\n", ""),
+    Bug(
+        "roll-forgets-its-names",
+        "replog/_native/segment_maker.pyx",
+        "        state.names_unsynced = True\n",
+        "",
+    ),
     Bug(
         "epochs-cut-one-off",
         "replog/_native/leader_epoch_cache.pyx",
@@ -140,8 +152,8 @@ BUGS = (
     Bug(
         "names-after-a-kill",
         "replog/_native/log_recovery.pyx",
-        "    log.names_unsynced = log.tail_unsynced = not clean\n",
-        "    log.tail_unsynced = not clean\n",
+        "    state.names_unsynced = state.tail_unsynced = not clean\n",
+        "    state.tail_unsynced = not clean\n",
     ),
     Bug(
         "uncertain-checkpoint-forgotten",
@@ -158,31 +170,31 @@ BUGS = (
     Bug(
         "recovered-end-counts-a-cut-batch",
         "replog/_native/segment_recovery.pyx",
-        "        cut_tail(log, place, report, rules, position, last + 1, outcome, writing)\n",
-        "        cut_tail(log, place, report, rules, position, last + 1, outcome, writing)\n"
+        "        cut_tail(state, place, report, rules, position, last + 1, outcome, writing)\n",
+        "        cut_tail(state, place, report, rules, position, last + 1, outcome, writing)\n"
         "        last += 1\n",
     ),
     Bug(
         "recovered-end-counts-a-cut-segment",
         "replog/_native/log_recovery.pyx",
-        "            note_hole(log, place, end_offset, report, rules)\n"
-        "        log.log_end_offset = end_offset\n",
-        "            note_hole(log, place, end_offset, report, rules)\n"
+        "            note_hole(state, place, end_offset, report, rules)\n"
+        "        state.log_end_offset = end_offset\n",
+        "            note_hole(state, place, end_offset, report, rules)\n"
         "            end_offset = segment.base_offset\n"
-        "        log.log_end_offset = end_offset\n",
+        "        state.log_end_offset = end_offset\n",
     ),
     Bug(
         "cut-of-a-dead-process-is-not-synced",
         "replog/_native/log_recovery.pyx",
-        "    log.names_unsynced = log.tail_unsynced = not clean\n",
-        "    log.names_unsynced = not clean\n",
+        "    state.names_unsynced = state.tail_unsynced = not clean\n",
+        "    state.names_unsynced = not clean\n",
     ),
     Bug(
         "reader-skips-a-batch-behind-a-hole",
-        "replog/_native/readable_log.pyx",
-        "            self.check_joined(segments, place)\n            place += 1\n"
+        "replog/_native/log_lookup.pyx",
+        "            state.check_joined(segments, place)\n            place += 1\n"
         "        return self.empty",
-        "            self.check_joined(segments, place)\n            place += 1\n"
+        "            state.check_joined(segments, place)\n            place += 1\n"
         "            if place < len(segments):\n"
         "                segment = segments[place]\n"
         "                if segment.find(start_offset, &header):\n"
@@ -204,20 +216,21 @@ BUGS = (
     ),
     Bug(
         "new-segment-beside-those-it-replaces",
-        LOG,
-        "        mapped_file.fsync_dir(self.path)\n        self.segments = SegmentList((self.new",
-        "        self.segments = SegmentList((self.new",
+        CUT,
+        "        mapped_file.fsync_dir(state.path)\n"
+        "        state.segments = SegmentList((self.maker",
+        "        state.segments = SegmentList((self.maker",
     ),
     Bug(
         "refused-set-leaves-its-segment",
-        "replog/_native/follower_log.pyx",
-        "            if active.base_offset > self.log_end_offset:\n",
+        "replog/_native/log_follower.pyx",
+        "            if active.base_offset > state.log_end_offset:\n",
         "            if False:\n",
     ),
     Bug(
         "uncertain-log-start-forgotten",
-        LOG,
-        "        if self.start_tried > start_offset:\n",
+        START,
+        "        if self.tried > self.state.log_start_offset:\n",
         "        if False:\n",
     ),
 )
