@@ -126,8 +126,10 @@ annotate: environment ## build/annotate/*.html: which lines of a .pyx are C
 	@mkdir -p build/annotate && cp replog/_native/*.pyx build/annotate/
 	$(BIN)/cython --annotate --3str -I . build/annotate/*.pyx
 
-dist: environment ## sdist and wheel in dist/
-	$(BIN)/python -m build
+dist: environment ## sdist and a manylinux wheel for each CPython that is present, tried, in dist/
+	rm -rf dist
+	$(BIN)/python -m build --sdist --no-isolation
+	scripts/interpreters dist
 
 clean: ## everything that was built; .venv stays
 	rm -rf build dist .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache

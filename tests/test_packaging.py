@@ -93,6 +93,18 @@ def test_wheel_holds_modules_stubs_and_faces_but_no_generated_c(distributions):
 
 
 @pytest.mark.slow
+def test_modules_in_the_wheel_have_no_symbols(distributions):
+    """A section is there if its name is."""
+    with zipfile.ZipFile(distributions[1]) as wheel:
+        modules = {name: wheel.read(name) for name in wheel.namelist() if name.endswith(".so")}
+    assert len(modules) > 50
+    with_symbols = [
+        name for name, held in modules.items() if b".symtab" in held or b".debug_info" in held
+    ]
+    assert not with_symbols
+
+
+@pytest.mark.slow
 @pytest.mark.network
 def test_wheel_works_in_an_empty_environment_without_a_compiler(distributions, tmp_path):
     """Method: an environment with the wheel and its dependencies only, and a PATH with nothing."""
